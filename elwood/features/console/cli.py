@@ -1,6 +1,6 @@
-"""The commands ``elwood chat``, ``once`` and ``watch``: they join the Elwood that runs.
+"""The commands ``elwood chat``, ``once`` and ``watch``, which join the running Elwood.
 
-Where none does, chat and once have a house of their own started, and sit in that.
+If there is none, chat and once start an app in this process.
 """
 
 import os
@@ -22,90 +22,95 @@ from elwood.foundation.command_line import FAILURE, OK, USAGE, CliFailure
 from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.settings import Config, Paths
 
-# What somebody does at a socket, in a conversation, with the commands that can be typed.
-Sitting = Callable[[socket.socket, str, dict[str, str]], int]
-# Starts a house in which somebody does that in a conversation.
-House = Callable[[Config, str, Sitting], int]
+# Runs a terminal at a socket, in a session, with the slash commands; returns the exit code.
+Frontend = Callable[[socket.socket, str, dict[str, str]], int]
+# Starts an app in this process, and runs a frontend in a session.
+StartApp = Callable[[Config, str, Frontend], int]
 
 
-def chat(config: Config, given: Namespace, house: House, note: str = "") -> int:
-    """Talk in a conversation, on the screen if that can be drawn."""
+def chat(config: Config, given: Namespace, start_app: StartApp, note: str = "") -> int:
+    """Talk in a conversation, full-screen if the terminal can; return the exit code."""
     session = client.LAST if given.last else given.session or "console"
-    sitting = None if given.plain else _screen(config, note)
-    if note and sitting is None and sys.stdin.isatty():
+    frontend = None if given.plain else _find_screen(config, note)
+    if note and frontend is None and sys.stdin.isatty():
         print(note)
-    sitting = sitting or client.talk
-    code = _join(config, session, "talk", sitting)
+    frontend = frontend or client.talk
+    code = _join(config, session, "talk", frontend)
     if code is None:
-        code = _at_home(house, config, given, session, sitting, OK)
+        code = _run_own_app(start_app, config, given, session, frontend, OK)
     return code
 
 
-def once(config: Config, given: Namespace, house: House) -> int:
-    text, logs = _whole(given.text), config.of(Paths).state / "sessions"
+def once(config: Config, given: Namespace, start_app: StartApp) -> int:
+    text, logs = _read_message(given.text), config.of(Paths).state / "sessions"
     session = given.session or f"once-{secrets.token_hex(4)}"
 
     def say(connection: socket.socket, name: str, commands: dict[str, str]) -> int:
         return client.once(connection, name, text, logs, as_json=given.json)
 
-    # What runs may change things: it cannot be told that of one message only.
+    # A running Elwood has no dry run for a single message.
     code = None if given.dry_run else _join(config, session, "once", say)
     if code is None:
-        code = _at_home(house, config, given, session, say, FAILURE)
+        code = _run_own_app(start_app, config, given, session, say, FAILURE)
     return code
 
 
 def watch(config: Config, given: Namespace) -> int:
-    sitting = None if given.plain else _screen(config, watches=True)
-    sitting = sitting or partial(client.talk, watches=True)
-    code = _join(config, given.session, "watch", sitting)
+    frontend = None if given.plain else _find_screen(config, watches=True)
+    frontend = frontend or partial(client.talk, watches=True)
+    code = _join(config, given.session, "watch", frontend)
     if code is None:
         raise CliFailure("No Elwood runs here that could be watched. Start it with: elwood run")
     return code
 
 
-def _join(config: Config, session: str, mode: str, sitting: Sitting) -> int | None:
-    """Sit in the Elwood that runs; None if none does."""
-    runtime, known = config.of(Paths).runtime, dict[str, str]()
+def _join(config: Config, session: str, mode: str, frontend: Frontend) -> int | None:
+    """Run *frontend* with the running Elwood; return its exit code, or None if none runs."""
+    runtime, commands = config.of(Paths).runtime, dict[str, str]()
     if (joined := client.attach(runtime, session, mode)) is None:
         return None
     connection, name = joined
     with connection:
-        if mode == "talk":  # those of an Elwood of another version are not missed
+        if mode == "talk":  # an Elwood of another version may have no list of commands
             with suppress(ServiceUnreachable, msgspec.DecodeError):
-                known = msgspec.json.decode(ask(runtime, "commands").text, type=dict[str, str])
-        return sitting(connection, name, known)
+                commands = msgspec.json.decode(ask(runtime, "commands").text, type=dict[str, str])
+        return frontend(connection, name, commands)
 
 
-def _at_home(
-    house: House, config: Config, given: Namespace, session: str, sitting: Sitting, ended: int
+def _run_own_app(
+    start_app: StartApp,
+    config: Config,
+    given: Namespace,
+    session: str,
+    frontend: Frontend,
+    stopped: int,
 ) -> int:
-    """Sit in a house of our own; return the exit code: *ended* if that is from outside."""
+    """Run *frontend* with an own app; return the exit code, *stopped* for a stop from outside."""
     from elwood.agent.channels.channel import Channels  # a terminal that joins needs none of it
 
     if Channels(reserved_sessions(given.features)).is_off(session):
         why = f"{session} goes on only while Elwood runs. Start it with: elwood run"
         raise CliFailure(why, USAGE)
-    code = ended
+    code = stopped
 
-    def sit(connection: socket.socket, name: str, commands: dict[str, str]) -> int:
+    def run(connection: socket.socket, name: str, commands: dict[str, str]) -> int:
         nonlocal code
         code = FAILURE
         with connection:
             try:
-                code = sitting(connection, name, commands)
-            except client.HouseGone:
-                code = ended
+                code = frontend(connection, name, commands)
+            except client.AppGone:
+                code = stopped
             except CliFailure as error:
                 print(error, file=sys.stderr)
                 code = error.code
         return code
 
-    return house(config, session, sit) or code
+    return start_app(config, session, run) or code
 
 
-def _screen(config: Config, note: str = "", *, watches: bool = False) -> Sitting | None:
-    """Give what draws; None without a terminal that can, or the extra `tui`."""
+def _find_screen(config: Config, note: str = "", *, watches: bool = False) -> Frontend | None:
+    """Return the full-screen frontend; None without a capable terminal or the extra `tui`."""
     if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
         return None
     try:
@@ -118,8 +123,8 @@ def _screen(config: Config, note: str = "", *, watches: bool = False) -> Sitting
     )
 
 
-def _whole(text: str | None) -> str:
-    """Put what is piped in behind the *text* that was typed.  Raises CliFailure."""
+def _read_message(text: str | None) -> str:
+    """Return *text* followed by the piped input.  Raises CliFailure."""
     piped = b""
     if not sys.stdin.isatty():
         with open(0, "rb", closefd=False) as stdin:

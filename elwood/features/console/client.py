@@ -1,6 +1,6 @@
-"""The plain ends of a terminal: lines in and answers out, or one message.
+"""The plain terminals: lines in and answers out, or one message.
 
-They sit at a socket, as all terminals do, whose other end may be in this process.
+Like all terminals they use a socket, whose other end may be in this process.
 """
 
 import os
@@ -22,21 +22,21 @@ from elwood.foundation.net.control import NobodyRuns, ServiceUnreachable, ask_ov
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import escape_name
 
-# The session that was used last, on the command line.
+# The name of the last used session on the command line.
 LAST = "--last"
 # The exit code of `elwood once` if a call waits for the owner.
 WAITS = 3
 GONE = "Elwood has ended. What was said stands in its log: elwood chat --session {} shows it."
 
 
-class HouseGone(CliFailure):
-    """The other end has closed."""
+class AppGone(CliFailure):
+    """The app has closed the connection."""
 
 
 def attach(runtime: Path, session: str, mode: str) -> tuple[socket.socket, str] | None:
-    """Join the Elwood that runs in *runtime*; give the name of the session as well.
+    """Connect to the Elwood that runs in *runtime*; return the socket and the session's name.
 
-    None if none does.  Raises CliFailure.
+    Return None if none runs.  Raises CliFailure.
     """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -53,14 +53,14 @@ def attach(runtime: Path, session: str, mode: str) -> tuple[socket.socket, str] 
 
 
 def say(connection: socket.socket, text: str) -> str:
-    said = frames.SaidHere(id=secrets.token_hex(16), text=text)
-    with suppress(BrokenPipeError, ConnectionResetError):  # whoever reads sees that it has gone
-        connection.sendall(frames.encode(said))
-    return said.id
+    message = frames.SaidHere(id=secrets.token_hex(16), text=text)
+    with suppress(BrokenPipeError, ConnectionResetError):  # the next read reports it
+        connection.sendall(frames.encode(message))
+    return message.id
 
 
-def read(line: bytes) -> frames.Frame:
-    """Decode a frame.  Raises CliFailure: it is not one, or it ends the connection."""
+def decode_frame(line: bytes) -> frames.Frame:
+    """Decode a frame.  Raises CliFailure if it is invalid, or ends the connection."""
     try:
         frame: frames.ToClient = msgspec.json.decode(line, type=frames.ToClient)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -70,16 +70,16 @@ def read(line: bytes) -> frames.Frame:
     return frame
 
 
-def shown(message: frames.Message) -> str:
-    """Put a message into plain lines."""
+def format_message(message: frames.Message) -> str:
+    """Format a message as plain lines."""
     files = [f"[file {escape_name(file.name)}, {file.size:,} bytes]" for file in message.files]
-    options = [_option(number, one) for number, one in enumerate(message.choices, 1)]
+    options = [_format_choice(number, one) for number, one in enumerate(message.choices, 1)]
     text = "\n".join(filter(None, (message.text.rstrip("\n"), *files, *options)))
     return f"(again) {text}" if message.is_repeat else text
 
 
-def _option(number: int, choice: frames.Choice) -> str:
-    """Write what can be typed: a command, or a number where the model asks."""
+def _format_choice(number: int, choice: frames.Choice) -> str:
+    """Format a choice: a command to type, or a numbered answer to the model."""
     if not choice.says.startswith("/"):
         return f"{number}. {choice.says}"
     about = "" if choice.text == choice.says else f"{choice.text}: "
@@ -90,10 +90,10 @@ def _option(number: int, choice: frames.Choice) -> str:
 
 
 def once(connection: socket.socket, session: str, text: str, logs: Path, *, as_json: bool) -> int:
-    """Say *text* and print the answer, what is told besides on stderr; return the exit code.
+    """Send *text*, print the answer, and notices on stderr; return the exit code.
 
-    As JSON it comes with the receipts, of which the *logs* of conversations are the source.
-    SIGINT and SIGTERM stop the answer.  In another thread than the main one a frame tells of them.
+    With *as_json* the output has the receipts, read from the folder *logs*.  SIGINT and SIGTERM
+    stop the answer; outside the main thread they arrive as a frame.
     """
     with _signals() as signals:
         return _once(connection, signals, session, text, logs, as_json=as_json)
@@ -103,7 +103,7 @@ def once(connection: socket.socket, session: str, text: str, logs: Path, *, as_j
 def _signals() -> Iterator[tuple[socket.socket, ...]]:
     """Yield a socket that gets the number of a SIGINT or SIGTERM; the second one raises SystemExit.
 
-    Yield nothing outside of the main thread.
+    Yield () outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield ()
@@ -148,17 +148,18 @@ def _once(
                     raise CliFailure(f"I did not take that: {why}")
                 is_taken = True
             case frames.StopWanted(number=number):
-                # As a command it is recorded, so an Elwood that starts later knows it, too.
+                # A command is recorded, so a later Elwood knows it, too.
                 say(connection, "/stop")
                 print("\nStopping. Press again to leave without waiting.", file=sys.stderr)
                 stopped_by = number
             case frames.Message(is_reply=is_reply):
                 files += [file.name for file in frame.files]
                 gap = "\n" if is_reply and answers else ""
-                answers += [shown(frame)] if is_reply else []
+                answers += [format_message(frame)] if is_reply else []
                 if not (is_reply and as_json):
                     is_answer = is_reply and not stopped_by
-                    print(f"{gap}{shown(frame)}", file=sys.stdout if is_answer else sys.stderr)
+                    stream = sys.stdout if is_answer else sys.stderr
+                    print(f"{gap}{format_message(frame)}", file=stream)
             case frames.Running(why) if why:
                 print(why, file=sys.stderr)
             case frames.State(busy=False, waiting=0) if is_taken:
@@ -177,11 +178,11 @@ def _once(
                     }
                     print(printable_json(msgspec.json.encode(whole).decode()))
                 return code
-    raise HouseGone(GONE.format(session))
+    raise AppGone(GONE.format(session))
 
 
 def _frames(connection: socket.socket, signals: Sequence[socket.socket]) -> Iterator[frames.Frame]:
-    """Yield what Elwood sends, and a `StopWanted` for each number on *signals*."""
+    """Yield the frames from Elwood, and a `StopWanted` for each number on *signals*."""
     rest = b""
     with suppress(ConnectionResetError):
         while len(rest) <= frames.MAX_FRAME:
@@ -193,7 +194,7 @@ def _frames(connection: socket.socket, signals: Sequence[socket.socket]) -> Iter
                 if not (data := connection.recv(65_536)):
                     return
                 *lines, rest = (rest + data).split(b"\n")
-                yield from map(read, lines)
+                yield from map(decode_frame, lines)
 
 
 def _receipts(path: Path, id_: str) -> Sequence[dict[str, str]]:
@@ -216,13 +217,13 @@ def _receipts(path: Path, id_: str) -> Sequence[dict[str, str]]:
 def talk(
     connection: socket.socket, session: str, commands: object = (), *, watches: bool = False
 ) -> int:
-    """Say each line of stdin and print what comes, until both are at their end.
+    """Send each line of stdin and print the answers, until stdin ends and all is answered.
 
-    On a terminal lines are said as they come, from a pipe when what was said before is answered.
+    Lines of a terminal are sent immediately, lines of a pipe after the answer to the one before.
     """
     terminal = os.isatty(0) and os.isatty(1) and not watches
     is_pipe, has_printed = not (terminal or watches), False
-    todo, house, typed = list[str](), b"", b""
+    todo, received, typed = list[str](), b"", b""
     is_busy, is_over, on_its_way, is_prompted = True, watches, 0, False
     is_armed = False  # a Ctrl-C came, and nothing was typed since
     while True:
@@ -249,21 +250,21 @@ def talk(
         if connection.fileno() in ready:
             data = connection.recv(65_536)
             if not data:
-                raise HouseGone(GONE.format(session))
-            *lines, house = (house + data).split(b"\n")
-            for frame in map(read, lines):
+                raise AppGone(GONE.format(session))
+            *lines, received = (received + data).split(b"\n")
+            for frame in map(decode_frame, lines):
                 on_its_way -= isinstance(frame, frames.Took)
                 if isinstance(frame, frames.State):
-                    # What is on its way is behind it: one more comes when that was taken.
+                    # It does not cover messages on their way: a newer state follows them.
                     is_busy = frame.busy or frame.waiting + on_its_way > 0
-                elif line := _line(frame, is_pipe=is_pipe):
+                elif line := _format_frame(frame, is_pipe=is_pipe):
                     gap = "\n" if is_prompted or (is_pipe and has_printed) else ""
                     print(f"{gap}{line}", flush=True)
                     is_prompted, has_printed = False, True
         else:
             data, is_prompted, is_armed = os.read(0, 65_536), False, False
-            *said, typed = (typed + (data or b"\n")).split(b"\n")
-            texts = [line.decode("utf-8", "replace").strip() for line in said]
+            *lines, typed = (typed + (data or b"\n")).split(b"\n")
+            texts = [line.decode("utf-8", "replace").strip() for line in lines]
             is_over = not data or "/quit" in texts
             if len(typed) > frames.MAX_TEXT:
                 most = f"{frames.MAX_TEXT >> 10} KiB"
@@ -271,13 +272,13 @@ def talk(
             todo += filter(None, texts[: texts.index("/quit")] if "/quit" in texts else texts)
 
 
-def _line(frame: frames.Frame, *, is_pipe: bool) -> str:
-    """Say *frame* in words; a pipe has the answers only, and knows what it asked."""
+def _format_frame(frame: frames.Frame, *, is_pipe: bool) -> str:
+    """Format *frame* as text, or "" to print nothing; a pipe gets answers and errors only."""
     match frame:
         case frames.Message() if is_pipe:
-            return "" if frame.is_old else shown(frame)
+            return "" if frame.is_old else format_message(frame)
         case frames.Message():
-            text = shown(frame)
+            text = format_message(frame)
             return f"elwood>{chr(10) if chr(10) in text else ' '}{text}"
         case frames.HeardElsewhere() if not is_pipe:
             return f"{frame.who}> {frame.text}"

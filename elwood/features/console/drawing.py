@@ -1,7 +1,7 @@
-"""How what Elwood says looks on a terminal: lines of styled text, as wide as asked for.
+"""Draw messages for a terminal: lines of styled text, at most of a given width.
 
-The sixteen colours of the terminal's own theme are all that is used, so light and dark fit.
-Whatever comes from outside is made printable here, before anything else reads it.
+Only the sixteen colours of the terminal's theme are used, so light and dark themes work.  All text
+from outside is made printable here, before other code parses it.
 """
 
 import io
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 Line = list[Segment]
 
-# Columns at which text is still drawn; a narrower terminal cuts it.
+# The smallest width in columns; a narrower terminal cuts the lines.
 MIN_WIDTH = 20
 # Columns of running text: longer lines are hard to read.
 MAX_WIDTH = 110
-# Characters of an answer that are drawn while it is being written: 10 ms, for which keys wait.
+# Characters drawn of an answer that is being written: it takes 10 ms, during which keys wait.
 TAIL = 1500
-# Lines that are wrapped together: the time for it grows faster than their number.
+# Lines to wrap together: the time grows faster than their number.
 BLOCK = 100
-# The letter of each answer to a question about a call, the same in every box; REASON refuses with
-# a reason.  What the model or a command lists has numbers, which never decide about a call.
+# The key of each answer to a question about a call, the same in every box; REASON denies with a
+# reason.  Choices of the model or a command have numbers, which never decide about a call.
 LETTERS = {"once": "y", "conversation": "c", "always": "a", "source": "t"}
 DENY, REASON, DETAILS = "n", "r", "d"
 NUMBERS = "123456789"
@@ -75,7 +75,7 @@ _RECORDS = re.compile(rf"(?:^|\n)(?:> )?{re.escape(RECORDS_HEAD)} *\n")
 
 
 class _Heading(Heading):
-    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}  # all of them to the left
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}  # align all levels left
 
 
 class _Item(ListItem):
@@ -113,23 +113,23 @@ class _Answer(Markdown):
     }
 
     def __init__(self, text: str) -> None:
-        # An address stands behind the words of its link: they may say another one.
+        # Show the URL after the text of its link, which may name another one.
         super().__init__("", hyperlinks=False)
         self.parsed = _parser().parse(text)
         for token in self.parsed:
             if token.children:
-                token.children = list(_plainly(token.children))
+                token.children = list(_simplify_tokens(token.children))
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """Make a parser for which HTML is text: the library that draws would leave it out."""
+    """Build a parser that treats HTML as text: Rich would drop it."""
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return parser.disable(["html_block", "html_inline", "reference"])
 
 
-def _plainly(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Keep line breaks, write a picture as words, and once an address that stands for itself."""
+def _simplify_tokens(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Keep line breaks, replace pictures by text, and show a bare URL once."""
     bare = False
     for at, token in enumerate(tokens):
         if token.type == "image":
@@ -153,8 +153,8 @@ def _console() -> Console:
     )  # fmt: skip
 
 
-def _lines(what: RenderableType, width: int) -> list[Line]:
-    """Draw *what*; no line ends in blanks: a window made narrower would break it."""
+def _render(what: RenderableType, width: int) -> list[Line]:
+    """Draw *what* without trailing blanks, which would wrap in a narrower window."""
     options = _console().options.update(width=max(MIN_WIDTH, width), height=None)
     drawn = _console().render_lines(what, options, pad=False)
     for line in drawn:
@@ -166,41 +166,41 @@ def _lines(what: RenderableType, width: int) -> list[Line]:
 
 
 def safe(text: str) -> str:
-    """Make *text* from outside fit to be drawn."""
+    """Return *text* from outside without control characters and tabs."""
     return printable(text).expandtabs(4)
 
 
 def words(text: str, width: int, style: Style | None = None) -> list[Line]:
-    """Draw *text* as it stands, wrapped at words."""
+    """Draw plain *text*, wrapped at words."""
     lines = safe(text).split("\n")
     blocks = ("\n".join(lines[at : at + BLOCK]) for at in range(0, len(lines), BLOCK))
-    return [line for block in blocks for line in _lines(Text(block, style or ""), width)]
+    return [line for block in blocks for line in _render(Text(block, style or ""), width)]
 
 
 def markdown(text: str, width: int) -> list[Line]:
     text = safe(text).strip("\n")
     width = min(width, MAX_WIDTH)
-    return words(text, width) if len(text) > MAX_MARKDOWN else _lines(_Answer(text), width)
+    return words(text, width) if len(text) > MAX_MARKDOWN else _render(_Answer(text), width)
 
 
 def tail(text: str, width: int, rows: int) -> list[Line]:
-    """Draw the last *rows* of Markdown that is still being written; its length costs nothing."""
+    """Draw the last *rows* of unfinished Markdown; only its end is parsed."""
     size = min(TAIL, width * rows)
     if len(text) > size:
         start = max(text.find("\n", len(text) - size) + 1, len(text) - size)
         fences = _FENCE.findall(text, 0, start)
         text = text[start:]
-        if len(fences) % 2:  # within code
+        if len(fences) % 2:  # inside a code block
             text = f"{fences[-1]}\n{text}"
     return markdown(text, width)[-rows:] if rows > 0 else []
 
 
 def message(shown: Message, width: int) -> list[Line]:
-    """Draw what was posted, with what the records say of it, its files and answers to type."""
+    """Draw a message with its receipts and files."""
     source = shown.markdown or shown.text
-    found = list(_RECORDS.finditer(source))
-    receipts = source[found[-1].start() :].strip("\n") if found else ""
-    body = source[: found[-1].start()] if found else source
+    heads = list(_RECORDS.finditer(source))
+    receipts = source[heads[-1].start() :].strip("\n") if heads else ""
+    body = source[: heads[-1].start()] if heads else source
     drawn = markdown(body, width) if shown.markdown else _with_code(body, shown.code, width)
     if receipts and body.strip():
         drawn.append([])
@@ -217,7 +217,7 @@ def message(shown: Message, width: int) -> list[Line]:
 
 
 def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
-    """Draw *text*, of which some is *code*: what changes something, or else of a shell."""
+    """Draw *text*, in which the parts in *code* are diffs or shell commands."""
     drawn: list[Line] = []
     for part in code:
         before, _, text = text.partition(part)
@@ -230,83 +230,85 @@ def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
 
 def said(text: str, files: Sequence[str], width: int) -> list[Line]:
     drawn = [*words(text, width - 2), *(words(f"@ {file}", width - 2, DIM)[0] for file in files)]
-    return _led(drawn, Segment("> ", ACCENT + BOLD), Segment("  "))
+    return _prefix_lines(drawn, Segment("> ", ACCENT + BOLD), Segment("  "))
 
 
 def heard(what: HeardElsewhere, width: int) -> list[Line]:
     drawn = [*words(what.who, width - 2, BOLD), *words(what.text, width - 2)]
-    drawn = _led(drawn, Segment("▎ ", DIM))
+    drawn = _prefix_lines(drawn, Segment("▎ ", DIM))
     return dimmed(drawn) if what.is_old else drawn
 
 
 def box(
-    asked: Message, width: int, rows: int = 0, *, title: str = "", has_focus: bool = False
+    question: Message, width: int, rows: int = 0, *, title: str = "", has_focus: bool = False
 ) -> list[Line]:
-    """Draw a question; its middle is left out if *rows* are few.
+    """Draw a question; omit its middle if it has more than *rows* lines.
 
-    The frame of the one that *has_focus*, so takes keys, is heavy.
+    A question that *has_focus*, and so gets the keys, has a heavy frame.
     """
-    # An answer stands above already.
-    inner = [] if asked.is_reply else [*message(asked, width - 2), []]
-    below = choices(asked.choices, width - 2, ACCENT + BOLD if has_focus else DIM)
+    # A reply is printed above already.
+    inner = [] if question.is_reply else [*message(question, width - 2), []]
+    below = choices(question.choices, width - 2, ACCENT + BOLD if has_focus else DIM)
     room = max(5, rows - len(below) - 3)
     if rows and len(inner) > room:
         half = room // 2
         note = f"… {len(inner) - 2 * half} more lines: Ctrl-O shows all"
         inner = [*inner[:half], *words(note, width - 2, DIM + BOLD), *inner[-half:]]
     style, frame = (ASKS + BOLD, _HEAVY) if has_focus else (ASKS, _LIGHT)
-    return _framed([*inner, *below], width, style, title, frame)
+    return _frame_lines([*inner, *below], width, style, title, frame)
 
 
-def decided(asked: Message, width: int, end: str = "") -> list[Line]:
-    """Draw a question to which nobody is to press a key any more, and what was pressed here."""
+def decided(question: Message, width: int, end: str = "") -> list[Line]:
+    """Draw a closed question, with the answer *end* if it came from this terminal."""
     below = [[], *words(f"→ {end}", width - 2, BOLD)] if end else []
-    return _framed([*message(asked, width - 2), *below], width, DIM)
+    return _frame_lines([*message(question, width - 2), *below], width, DIM)
 
 
-def _framed(
+def _frame_lines(
     drawn: Iterable[Line],
     width: int,
     style: Style,
     title: str = "",
     frame: tuple[str, str, str, str] = _LIGHT,
 ) -> list[Line]:
-    """Frame lines, open to the right: a terminal may give a character another width than we."""
+    """Frame lines, open to the right: a terminal may measure characters differently."""
     top, rule, side, bottom = frame
     columns = min(width, 40) - 2
     head = f"{rule} {title} " if title and len(title) + 3 < columns else ""
     return [
         [Segment(f"{top}{head:{rule}<{columns}}", style)],
-        *_led(drawn, Segment(f"{side} ", style)),
+        *_prefix_lines(drawn, Segment(f"{side} ", style)),
         [Segment(f"{bottom}{rule * columns}", style)],
     ]
 
 
 def choices(given: Sequence[Choice], width: int, style: Style) -> list[Line]:
-    """Draw what can be pressed in a box, each behind its key in *style*."""
+    """Draw the choices of a box, each after its key in *style*."""
     drawn: list[Line] = []
     for key, choice in keyed(given):
         text = choice.text if key else f"{choice.text} ({choice.says})"
-        drawn += _led(words(text, width - 2), Segment(f"{key or '·'} ", style), _INDENT)
+        drawn += _prefix_lines(words(text, width - 2), Segment(f"{key or '·'} ", style), _INDENT)
         if key == DENY:
             why = words("No, and say why", width - 2)
-            drawn += _led(why, Segment(f"{REASON} ", style), _INDENT)
+            drawn += _prefix_lines(why, Segment(f"{REASON} ", style), _INDENT)
     return drawn
 
 
 def typed_choices(given: Sequence[Choice], width: int) -> list[Line]:
-    """Draw what can be typed where there is no box to press a key in."""
+    """Draw the choices to type where there is no box."""
     drawn: list[Line] = []
     for choice in given:
         about = "" if choice.text == choice.says else f"{choice.text}: "
-        drawn += _led(words(about + choice.says, width - 2, DIM), Segment("· ", DIM), _INDENT)
+        drawn += _prefix_lines(
+            words(about + choice.says, width - 2, DIM), Segment("· ", DIM), _INDENT
+        )
     return drawn
 
 
 def keyed(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
     """Return each choice with its key: a letter for an answer about a call, else a number.
 
-    Those behind the ninth number have none.
+    Choices after the ninth number have the key "".
 
     >>> [key for key, _ in keyed([Choice("Always", "/allow X always"), Choice("Deny", "/deny X")])]
     ['a', 'n']
@@ -314,12 +316,12 @@ def keyed(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
     ['1', '2']
     """
     numbers = iter(NUMBERS)
-    return [(_letter(choice) or next(numbers, ""), choice) for choice in given]
+    return [(_letter_key(choice) or next(numbers, ""), choice) for choice in given]
 
 
-def _letter(choice: Choice) -> str:
-    """Return the letter of an answer about a call; "" for what the model or a command lists."""
-    if choice.text == choice.says:  # the model wrote it, whatever it looks like
+def _letter_key(choice: Choice) -> str:
+    """Return the letter of an answer about a call; "" for a choice of the model or a command."""
+    if choice.text == choice.says:  # the model wrote it, even if it looks like a command
         return ""
     match choice.says.split():
         case ["/allow", _, answer]:
@@ -335,26 +337,26 @@ def dimmed(drawn: Iterable[Line]) -> list[Line]:
     return [[Segment(part.text, DIM) for part in line] for line in drawn]
 
 
-def _led(drawn: Iterable[Line], first: Segment, rest: Segment | None = None) -> list[Line]:
+def _prefix_lines(drawn: Iterable[Line], first: Segment, rest: Segment | None = None) -> list[Line]:
     return [[rest if number and rest else first, *line] for number, line in enumerate(drawn)]
 
 
 def to_fragments(drawn: Iterable[Line]) -> "StyleAndTextTuples":
-    """Write lines as prompt_toolkit wants them."""
+    """Convert lines for prompt_toolkit."""
     fragments: StyleAndTextTuples = []
     for line in drawn:
         for style, parts in groupby(line, key=lambda part: part.style):
-            fragments.append((_named(style), "".join(part.text for part in parts)))
+            fragments.append((_style_names(style), "".join(part.text for part in parts)))
         fragments.append(("", "\n"))
     return fragments
 
 
 @cache
-def _named(style: Style | None) -> str:
+def _style_names(style: Style | None) -> str:
     if style is None:
         return ""
     on = ("bold", "dim", "italic", "underline", "strike", "reverse")
-    named = [name for name in on if getattr(style, name)]
+    names = [name for name in on if getattr(style, name)]
     if style.color and style.color.number is not None:
-        named.append(f"fg:ansi{_COLOURS[style.color.number % 8]}")
-    return " ".join(named)
+        names.append(f"fg:ansi{_COLOURS[style.color.number % 8]}")
+    return " ".join(names)

@@ -1,4 +1,4 @@
-"""What helps to type: a history over restarts, completion, blocks that were pasted, files."""
+"""Line editing: a persistent history, completion, pasted blocks, files."""
 
 import os
 import re
@@ -13,41 +13,41 @@ from prompt_toolkit.history import History
 
 from elwood.foundation.text.characters import printable
 
-# Entries of the history, and bytes of one; a longer one is not kept.
+# Entries of the history, and bytes of one; longer entries are not stored.
 MAX_ENTRIES, MAX_ENTRY = 1000, 64 * 1024
 # A pasted block of more lines or characters than these is folded.
 MAX_LINES, MAX_PASTED = 3, 1000
-# A file to go along: `@notes.txt`, or `@"two words.txt"`.
+# A file to attach: `@notes.txt`, or `@"two words.txt"`.
 _FILE = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 
 
-class KeptHistory(History):
-    """What was typed, a line of JSON each in *path*, for its owner only."""
+class PersistentHistory(History):
+    """The history of typed lines: a line of JSON each in *path*, readable by its owner only."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """Give the newest first; twice as many as are kept are cut to half."""
+        """Yield the newest first; cut a file of more than twice `MAX_ENTRIES` to the newest."""
         try:
-            kept = self._path.read_bytes().splitlines(keepends=True)
+            lines = self._path.read_bytes().splitlines(keepends=True)
         except OSError:
             return
-        if len(kept) > 2 * MAX_ENTRIES:
+        if len(lines) > 2 * MAX_ENTRIES:
             with suppress(OSError):
                 new = self._path.with_name(f"{self._path.name}.new")
                 new.unlink(missing_ok=True)
-                self._write(new, b"".join(kept[-MAX_ENTRIES:]))
+                self._write(new, b"".join(lines[-MAX_ENTRIES:]))
                 new.replace(self._path)
-        for line in reversed(kept[-MAX_ENTRIES:]):
+        for line in reversed(lines[-MAX_ENTRIES:]):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # cut by a crash
                 yield msgspec.json.decode(line, type=str)
 
     def store_string(self, string: str) -> None:
         line = msgspec.json.encode(string.encode("utf-8", "replace").decode()) + b"\n"
         if len(line) <= MAX_ENTRY:
-            with suppress(OSError):  # what is typed matters, its history does not
+            with suppress(OSError):  # a lost history entry must not stop the user
                 self._write(self._path, line)
 
     def _write(self, path: Path, data: bytes) -> None:
@@ -56,20 +56,20 @@ class KeptHistory(History):
             file.write(data)
 
 
-class Words(Completer):
-    """Completes slash *commands* at the beginning, and names of files after ``@``.
+class LineCompleter(Completer):
+    """Complete slash *commands* at the beginning, and file names after ``@``.
 
-    Of each is told what it does and, behind the first line, how it is typed with more words.
+    The text of a command has its description in the first line, and its usage in the others.
     """
 
     def __init__(self, commands: Sequence[tuple[str, str]]) -> None:
         self._commands = list[tuple[str, str]]()
-        for name, told in commands:
-            about, _, usage = told.partition("\n")
+        for name, text in commands:
+            about, _, usage = text.partition("\n")
             self._commands.append((f"/{name}", about))
             longer = re.findall(rf"/{re.escape(name)} [a-z]+", usage)
             self._commands += [(one, "") for one in dict.fromkeys(longer)]
-        # What a terminal would act on, and what would need quotes, is typed by hand.
+        # Names with control characters, or that need quotes, are not completed.
         self._files = PathCompleter(
             expanduser=True,
             file_filter=lambda path: path == printable(path) and not re.search(r'[\s"]', path),
@@ -81,32 +81,32 @@ class Words(Completer):
             for name, about in self._commands:
                 if name.startswith(before) and (" " in before) == (" " in name):
                     yield Completion(name, -len(before), display_meta=about)
-        elif found := re.search(r"(?<!\S)@(\S*)$", before):
-            yield from self._files.get_completions(Document(found[1]), event)
+        elif match := re.search(r"(?<!\S)@(\S*)$", before):
+            yield from self._files.get_completions(Document(match[1]), event)
 
 
-def files_in(text: str) -> list[str]:
-    """Give the absolute paths of the files that *text* names and that exist."""
-    found: dict[str, None] = {}
+def find_files(text: str) -> list[str]:
+    """Return the absolute paths of the existing files that *text* names."""
+    paths: dict[str, None] = {}
     for quoted, bare in _FILE.findall(text):
         # A full stop after a name ends the sentence.
         for name in (quoted,) if quoted else (bare, bare.rstrip(".,;:!?)")):
             with suppress(OSError, ValueError, RuntimeError):
                 path = Path(name).expanduser()
                 if path.is_file():
-                    found[str(path.resolve())] = None
+                    paths[str(path.resolve())] = None
                     break
-    return list(found)
+    return list(paths)
 
 
-class Pasted:
-    """Blocks that were pasted, by the words that stand for them in the line."""
+class PastedBlocks:
+    """Pasted blocks, by the marks that replace them in the line."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, str] = {}
 
     def fold(self, text: str) -> str:
-        """Return what to show for *text*: itself, if it is short."""
+        """Return a mark for *text*, or *text* itself if it is short."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         count = text.rstrip("\n").count("\n") + 1
         if count <= MAX_LINES and len(text) <= MAX_PASTED:
@@ -119,15 +119,15 @@ class Pasted:
         self._blocks[mark] = text
         return mark
 
-    def ending(self, text: str) -> str:
-        """Return the words for a block that *text* ends with, if it does: they go as one."""
+    def mark_at_end(self, text: str) -> str:
+        """Return the mark at the end of *text*, which Backspace deletes as a whole, or ""."""
         return next((mark for mark in self._blocks if text.endswith(mark)), "")
 
     def unfold(self, text: str) -> str:
         if not self._blocks:
             return text
         marks = "|".join(map(re.escape, self._blocks))
-        return re.sub(marks, lambda found: self._blocks[found[0]], text)
+        return re.sub(marks, lambda match: self._blocks[match[0]], text)
 
     def clear(self) -> None:
         self._blocks.clear()

@@ -1,4 +1,4 @@
-"""The console, as the app sees it: terminals that join, and a house that somebody sits in."""
+"""The console feature: terminals that join, and a terminal in the process of the app."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 CLI = "elwood.features.console.cli"
 
 
-def _of_watch(parser: "ArgumentParser") -> None:
+def _watch_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument(
         "session", metavar="SESSION", nargs="?", default="console", help="which (console)"
     )
@@ -19,7 +19,10 @@ def _of_watch(parser: "ArgumentParser") -> None:
 
 
 WATCH = CliCommand(
-    "watch", "Look on while others talk with the running Elwood.", imported(CLI, "watch"), _of_watch
+    "watch",
+    "Look on while others talk with the running Elwood.",
+    imported(CLI, "watch"),
+    _watch_arguments,
 )
 
 FEATURE = Feature(
@@ -29,8 +32,8 @@ FEATURE = Feature(
     owner=lambda config: "console",
     is_channel=True,
 )
-# What is typed, of which the app starts the house if none runs.
+# Commands for which the app starts Elwood in this process if none runs.
 chat = imported(CLI, "chat")
 once = imported(CLI, "once")
-# Of a house of one's own: what is done there at a socket, in a conversation.
+# Builds the parts of such an app: one terminal in one session.
 sit = imported("elwood.features.console.parts", "sit")

@@ -1,4 +1,4 @@
-"""The terminals of the owner: which sessions they may attach to, and their routes."""
+"""The owner's terminals: the sessions that they may attach to, and their routes."""
 
 import hashlib
 import re
@@ -19,11 +19,11 @@ from elwood.features.console.client import LAST
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.lines import one_line
 
-# The person at a terminal, the session that it attaches to by default, and where answers go.
+# The person at a terminal, the default session, and its route.
 OWNER = Principal("console", "owner", owner=True)
 CONSOLE = "console"
 ROUTE = Route(channel="console")
-# Names of sessions: a name is also that of a file.
+# Valid names of sessions: each is also a file name.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOT_CONFINED = (
     "Commands are not confined here (sandbox.kind), so what asks could be one of them: no terminal "
@@ -32,14 +32,14 @@ NOT_CONFINED = (
 
 
 def route_to(session: str) -> Route:
-    """Return the route of its terminals: the console is one chat with a thread for each session."""
+    """Return the route of a session: the console is one chat with a thread for each session."""
     digest = hashlib.sha256(session.encode()).digest()
     thread = "" if session == CONSOLE else str(int.from_bytes(digest[:6]))
     return msgspec.structs.replace(ROUTE, thread=thread)
 
 
 def describe_absence(session: str | None) -> str:
-    """Say that no terminal is attached, and where a post to *session* can be read."""
+    """Describe that no terminal is attached, and where a post to *session* can be read."""
     shows = f"elwood chat --session {session} shows it" if session else "elwood session has it"
     return f"no terminal is attached; {shows}"
 
@@ -52,15 +52,15 @@ class Terminals:
         self._clients = clients
 
     async def attach(self, words: Sequence[str]) -> CommandResult:
-        """Admit a terminal that asks at the control socket; the answer names its session."""
+        """Admit a terminal of the control socket; the result has the name of its session."""
         if self._core.config.of(SandboxSettings).kind == "direct":
             return CommandResult(NOT_CONFINED, ok=False)
         return await self.admit(*(*words, "", "")[:2])
 
     async def admit(self, wanted: str, mode: str) -> CommandResult:
-        """Admit a terminal, whoever asks."""
+        """Admit a terminal, regardless of the sandbox."""
         modes: list[Mode] = [one for one in get_args(Mode) if one == mode]
-        session = await self._core.environment.blocking(partial(self._session, wanted, mode))
+        session = await self._core.environment.blocking(partial(self._find_session, wanted, mode))
         why = ""
         if self._clients.attached.is_full:
             why = f"{MAX_CLIENTS} terminals are attached already: leave one of them."
@@ -72,8 +72,8 @@ class Terminals:
             return CommandResult(why, ok=False)
         return Connected(session, ok=True, serve=partial(self._clients.serve, session, modes[0]))
 
-    def _session(self, wanted: str, mode: str) -> str:
-        """Return the session that is *wanted*, or "" if there is none.  Blocks."""
+    def _find_session(self, wanted: str, mode: str) -> str:
+        """Return the *wanted* session, or "" if there is none.  Blocks."""
         channels, folder = self._core.channels, self._core.paths.state / "sessions"
         if channels.is_reserving(wanted):
             routes = [one for one in channels.owner_routes() if one.channel == wanted]

@@ -31,12 +31,12 @@ from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.markdown import Rich
 
-# What somebody does at a socket, in a session, with the commands that can be typed.
-Sitting = Callable[[socket.socket, str, dict[str, str]], object]
+# Runs a terminal at a socket, in a session, with the slash commands.
+Frontend = Callable[[socket.socket, str, dict[str, str]], object]
 
 
 class ConsoleChannel(Channel, frozen=True, kw_only=True):
-    """The console has the sessions whose names no other channel reserves."""
+    """The console: it has all sessions whose names no other channel reserves."""
 
     clients: SessionClients
 
@@ -45,14 +45,14 @@ class ConsoleChannel(Channel, frozen=True, kw_only=True):
 
 
 async def join(core: Core, others: Gathered) -> Parts:
-    """Let terminals come to the service."""
-    return _console(core, others)[-1]
+    """Build the console of a service, which terminals can join."""
+    return _build_console(core, others)[-1]
 
 
-def _console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, Parts]:
+def _build_console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, Parts]:
     """Build the channel whose clients are terminals."""
 
-    async def known(words: Sequence[str]) -> CommandResult:
+    async def list_commands(words: Sequence[str]) -> CommandResult:
         return CommandResult(msgspec.json.encode(commands(others)).decode(), ok=True)
 
     media, blocking = core.config.of(MediaSettings), core.environment.blocking
@@ -79,45 +79,46 @@ def _console(core: Core, others: Gathered) -> tuple[SessionClients, Terminals, P
             actors=[Actor(step=1, mailbox=post, body=clients.attached.run, policy=WORLD)],
             control=[
                 ControlCommand(name="attach", run=terminals.attach),
-                ControlCommand(name="commands", run=known),
+                ControlCommand(name="commands", run=list_commands),
             ],
         ),
     )
 
 
-async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: Sitting) -> Parts:
-    """Have somebody sit in *session*, in a thread, at one end of a pair of sockets.
+async def sit(core: Core, others: Gathered, session: str, mode: Mode, frontend: Frontend) -> Parts:
+    """Build a console that runs *frontend* for *session*, in a thread, at a socket pair.
 
-    *sitting* returns when they go, or when the other end does, and then we end.
+    Elwood stops when *frontend* returns: the user has left, or the other end was closed.
     """
-    clients, terminals, parts = _console(core, others)
-    let_in = await terminals.admit(session, mode)
-    if not isinstance(let_in, Connected):
-        raise CliFailure(let_in.text)
+    clients, terminals, parts = _build_console(core, others)
+    connected = await terminals.admit(session, mode)
+    if not isinstance(connected, Connected):
+        raise CliFailure(connected.text)
     [channel], [posts] = parts.channels, parts.actors
 
     async def post(mailbox: Mailbox[OutboxMail]) -> None:
-        await clients.attached.has_first.wait()  # a conversation that goes on may be sooner
+        # A conversation that continues may post before the terminal is attached.
+        await clients.attached.has_first.wait()
         await clients.attached.run(mailbox)
 
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
-            await let_in.serve(stream)
+            await connected.serve(stream)
 
-    async def live(mailbox: Mailbox[None]) -> None:
-        if not core.stop.is_set():  # or they have crashed, and are not to say it all again
-            await seat(mailbox)
+    async def run(mailbox: Mailbox[None]) -> None:
+        if not core.stop.is_set():  # after a crash of the frontend its input must not be repeated
+            await run_frontend(mailbox)
         async for _ in mailbox:
             pass
 
-    async def seat(mailbox: Mailbox[None]) -> None:
+    async def run_frontend(mailbox: Mailbox[None]) -> None:
         here, there = socket.socketpair()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(serve, trio.SocketStream(trio.socket.from_stdlib_socket(here)))
-                nursery.start_soon(_ended, mailbox, nursery.cancel_scope)
-                # It ends with the stream: a terminal is always given back before we go.
-                await trio.to_thread.run_sync(sitting, there, let_in.text, commands(others))
+                nursery.start_soon(_cancel_when_closed, mailbox, nursery.cancel_scope)
+                # It ends with the stream, so the terminal is always restored before we exit.
+                await trio.to_thread.run_sync(frontend, there, connected.text, commands(others))
                 nursery.cancel_scope.cancel()
         finally:
             core.stop.set()
@@ -126,19 +127,19 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
     last, signals = "", 0
 
     def interrupt(number: int) -> Interruption:
-        """Stop the answer at a Ctrl-C; end at the second one if nothing was said between them."""
+        """Stop the answer at a Ctrl-C; end at the second one without a message in between."""
         nonlocal last
-        state = core.live.states.get(let_in.text) or Session()
+        state = core.live.states.get(connected.text) or Session()
         before, last = last, next(reversed(state.seen), "nothing")
         if number != signal.SIGINT or last == before:
             return "end"
         if state.turn or state.waiting:
-            core.sessions.offer(Interrupt(let_in.text))
-        told = Post(route=route_to(let_in.text), part=Rich("Press Ctrl-C again to end."))
-        return "taken" if channel.outbox.offer(told) else "end"
+            core.sessions.offer(Interrupt(connected.text))
+        hint = Post(route=route_to(connected.text), part=Rich("Press Ctrl-C again to end."))
+        return "taken" if channel.outbox.offer(hint) else "end"
 
     def cancel(number: int) -> Interruption:
-        """Stop what was said here; leave at the next signal when that is recorded, or at the third.
+        """Stop the answer; leave at the second signal if the stop is recorded, else at the third.
 
         Until it is recorded, which takes milliseconds, a later Elwood would ask the model again.
         """
@@ -152,21 +153,21 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, sitting: S
 
     return attrs.evolve(
         parts,
-        channels=[msgspec.structs.replace(channel, only="" if mode == "talk" else let_in.text)],
+        channels=[msgspec.structs.replace(channel, only="" if mode == "talk" else connected.text)],
         actors=[
             attrs.evolve(posts, body=post),
-            Actor(step=6, mailbox=Mailbox("console", 16), body=live, policy=WORLD, grace=1.0),
+            Actor(step=6, mailbox=Mailbox("console", 16), body=run, policy=WORLD, grace=1.0),
         ],
         interrupt=interrupt if mode == "talk" else cancel,
     )
 
 
 def commands(others: Gathered) -> dict[str, str]:
-    """List what can be typed, with what /help says of each."""
+    """Return the slash commands with their texts for /help."""
     return {one.name: one.about for one in others.commands if one.menu != "nobody"}
 
 
-async def _ended(mailbox: Mailbox[None], scope: trio.CancelScope) -> None:
+async def _cancel_when_closed(mailbox: Mailbox[None], scope: trio.CancelScope) -> None:
     async for _ in mailbox:
         pass
     scope.cancel()

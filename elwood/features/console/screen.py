@@ -1,8 +1,7 @@
-"""A conversation on a terminal: what is finished stands above, as in any shell; below it is typed.
+"""A conversation on a terminal: finished output above, as in a shell, and the input line below.
 
-Connects `ConversationView`, which decides what to show and send, with prompt_toolkit and a socket.
-It may sit in a thread that is not the main one, where signals cannot be heard: there the end of the
-connection ends it.
+Connect `ConversationView`, which decides what to show and send, with prompt_toolkit and a socket.
+Outside the main thread there are no signals; there the end of the connection ends it.
 """
 
 import asyncio
@@ -34,9 +33,14 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from elwood.agent.channels import frames
 from elwood.features.console import drawing
-from elwood.features.console.client import GONE, read
+from elwood.features.console.client import GONE, decode_frame
 from elwood.features.console.drawing import ASKS, NUMBERS, Line
-from elwood.features.console.editing import KeptHistory, Pasted, Words, files_in
+from elwood.features.console.editing import (
+    LineCompleter,
+    PastedBlocks,
+    PersistentHistory,
+    find_files,
+)
 from elwood.features.console.view import (
     Action,
     AddToHistory,
@@ -49,17 +53,17 @@ from elwood.features.console.view import (
 )
 from elwood.foundation.command_line import CliFailure
 
-# Seconds between two pictures of an answer that is being written, and how many times as long as
-# drawing one took: keys come first.
+# Seconds between two frames of an answer that is being written, and the pause as a multiple of the
+# time to draw one: keys come first.
 FRAME, REST = 1 / 15, 4
-# Seconds after which a lone Esc is no beginning of Alt-something.
+# Seconds after which an Esc is not the start of an Alt combination.
 ESC = 0.1
-# Things printed last, which are drawn anew when the width has changed, and things that came while
-# an editor is open; of more the oldest go.
+# Printed items to draw again after a change of the width, and items that wait while an editor is
+# open; beyond that the oldest are dropped.
 MAX_ITEMS, MAX_PENDING = 60, 1000
-# Bytes that may wait for an Elwood which does not read.
+# Bytes buffered for an Elwood that does not read.
 MAX_UNSENT = 4 * frames.MAX_FRAME
-# Rows of what is typed, and of its completions.
+# Rows of the input, and of its completions.
 INPUT_ROWS, MENU_ROWS = 8, 6
 _PLAIN = "noreverse bg:default fg:default"
 _STYLE = Style(
@@ -82,17 +86,17 @@ def sit(
     note: str = "",
     watches: bool = False,
 ) -> int:
-    """Talk over *connection*, which is attached, until Ctrl-D, ``/quit`` or the end of Elwood.
+    """Talk over an attached *connection* until Ctrl-D, ``/quit`` or the end of Elwood.
 
-    *commands* are completed, with what they do; *note* stands above it all.  Who *watches* types
-    and decides nothing.  Return an exit code; the terminal is as it was before, whatever happens.
+    *commands* have descriptions for the completion; *note* is printed first.  With *watches* there
+    is no input.  Return an exit code.  The terminal is always restored.
     """
     screen = _Screen(session, history, commands, watches)
     return asyncio.run(screen.run(connection, note))
 
 
 class _Screen:
-    """Connects the view of one conversation with the terminal and the socket."""
+    """Connect the view of one conversation with the terminal and the socket."""
 
     def __init__(
         self, session: str, history: Path, commands: Sequence[tuple[str, str]], watches: bool
@@ -101,20 +105,20 @@ class _Screen:
         self._gone = GONE.format(session)
         self._watches = watches
         self._writer: asyncio.StreamWriter | None = None
-        # What was printed above, what will be, and whether an editor has the terminal.
+        # Items printed, items to print, and whether an editor has the terminal.
         self._items: deque[Item] = deque(maxlen=MAX_ITEMS)
         self._pending: deque[Item] = deque(maxlen=MAX_PENDING)
-        self._is_away = False
+        self._is_in_editor = False
         self._last_words = ""
-        # The answer that is being written, as drawn, and the columns it was drawn for.
+        # The unfinished answer as drawn, and the width of the terminal.
         self._answer: list[Line] = []
         self._width = 0
         self._changed = asyncio.Event()
 
-        self._pasted = Pasted()
-        self._history = KeptHistory(history)
+        self._pasted = PastedBlocks()
+        self._history = PersistentHistory(history)
         self._buffer = Buffer(
-            completer=Words(commands),
+            completer=LineCompleter(commands),
             complete_while_typing=True,
             history=self._history,
             tempfile_suffix=".md",
@@ -144,7 +148,7 @@ class _Screen:
         ]
         output = get_app_session().output
         if isinstance(output, Vt100_Output):
-            # A terminal's answer to "where is the cursor?" may come when nobody reads it any more.
+            # The terminal's response to a cursor query could arrive after we have stopped reading.
             output.enable_cpr = False
         has_colour = not os.environ.get("NO_COLOR")
         self._app: Application[int] = Application(
@@ -162,7 +166,7 @@ class _Screen:
 
     async def run(self, connection: socket.socket, note: str) -> int:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: self._failed(context))
+        loop.set_exception_handler(lambda _, context: self._exit_with_error(context))
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._end, 128 + number)
@@ -178,20 +182,20 @@ class _Screen:
                 self._app.create_background_task(task)
 
         try:
-            # What a house in this process has to say on stderr is printed above as well.
+            # An app in this process may write to stderr: print that above, too.
             with patch_stdout():
                 code = await self._app.run_async(pre_run=start, set_exception_handler=False)
             self._act(self._view.leave())
             if self._last_words:
                 self._print(partial(drawing.words, self._last_words, style=ASKS))
             self._flush()
-        except (EOFError, OSError):  # the terminal has gone
+        except (EOFError, OSError):  # the terminal was closed
             return 1
         finally:
             self._writer.close()
         return code
 
-    def _failed(self, context: dict[str, object]) -> None:
+    def _exit_with_error(self, context: dict[str, object]) -> None:
         error = context.get("exception")
         if isinstance(error, Exception) and self._app.future and not self._app.future.done():
             self._app.exit(exception=error)
@@ -201,7 +205,7 @@ class _Screen:
             self._last_words = words
             self._app.exit(result=code)
 
-    # --- What Elwood says ---------------------------------------------------------------------
+    # --- Frames from Elwood -------------------------------------------------------------------
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         rest, words = b"", self._gone
@@ -209,26 +213,26 @@ class _Screen:
             while len(rest) <= frames.MAX_FRAME and (data := await reader.read(64 * 1024)):
                 *whole, rest = (rest + data).split(b"\n")
                 for line in whole:
-                    self._act(self._view.take(read(line), time.monotonic()))
+                    self._act(self._view.take(decode_frame(line), time.monotonic()))
                 self._changed.set()
                 self._flush()
         except CliFailure as error:
             words = str(error)
         except OSError:
-            pass  # it is the end of the connection, too
+            pass  # this is the end of the connection, too
         self._end(1, words)
 
     def _act(self, actions: Sequence[Action]) -> None:
-        """Do what follows from an event; what is printed appears with the next flush."""
+        """Carry out the actions of an event; printed items appear at the next flush."""
         if not self._view.writing:
             self._answer = []
         for action in actions:
             match action:
                 case Print(item):
                     self._print(item)
-                case Send(said):
+                case Send(message):
                     assert self._writer is not None
-                    self._writer.write(frames.encode(said))
+                    self._writer.write(frames.encode(message))
                 case AddToHistory(text):
                     self._history.append_string(text)
                 case FillLine(""):
@@ -241,15 +245,15 @@ class _Screen:
                 case _:
                     assert_never(action)
 
-    # --- What is shown ------------------------------------------------------------------------
+    # --- Output -------------------------------------------------------------------------------
 
     def _print(self, item: Item) -> None:
         self._pending.append(item)
 
     def _flush(self) -> None:
-        """Print what is finished above the rest, which is drawn again below."""
-        if self._pending and not self._is_away:
-            drawn = self._drawn(self._pending)
+        """Print the pending items above the rest, which is drawn again below."""
+        if self._pending and not self._is_in_editor:
+            drawn = self._draw_items(self._pending)
             self._items.extend(self._pending)
             self._pending.clear()
             if self._app.is_running:
@@ -257,25 +261,25 @@ class _Screen:
             self._app.print_text(drawing.to_fragments(drawn))
             self._app.invalidate()
 
-    def _drawn(self, items: Iterable[Item]) -> list[Line]:
-        # A full row would be two when the window becomes narrower.
+    def _draw_items(self, items: Iterable[Item]) -> list[Line]:
+        # A full row would wrap when the window becomes narrower.
         width = self._size().columns - 1
         return [line for item in items for line in ([], *item(width))]
 
     def _fit(self) -> None:
-        """Draw what stands on the screen anew, if the width is another one."""
+        """Draw the screen again if the width has changed."""
         size = self._size()
-        if size.columns != self._width and not self._is_away:
+        if size.columns != self._width and not self._is_in_editor:
             self._width = size.columns
             self._changed.set()
-            drawn = self._drawn(self._items)
+            drawn = self._draw_items(self._items)
             self._app.output.erase_screen()
             self._app.output.cursor_goto(0, 0)
             self._app.renderer.reset()
             self._app.print_text(drawing.to_fragments(drawn[-size.rows :]))
 
     async def _draw(self) -> None:
-        """Draw what goes on, not more often than anybody sees."""
+        """Draw the unfinished answer at a limited rate."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -291,11 +295,11 @@ class _Screen:
                 self._changed.set()
 
     def _compose(self) -> StyleAndTextTuples:
-        """Put together what stands above the input: of the answer, what there is room for."""
+        """Build the part above the input: as much of the answer as fits."""
         size = self._size()
         width = size.columns - 1
         typed = sum(1 + len(line) // max(1, width - 2) for line in self._buffer.document.lines)
-        # Besides: the line at the bottom, the one between, and one to search in.
+        # Plus three: the bottom line, the blank line and the search line.
         taken = min(INPUT_ROWS, typed) + 3 + (MENU_ROWS if self._buffer.complete_state else 0)
         room = size.rows - taken
         drawn = self._view.draw(self._answer, width, size.rows, room, time.monotonic())
@@ -312,12 +316,12 @@ class _Screen:
     def _size(self) -> Size:
         return self._app.output.get_size()
 
-    # --- What is typed ------------------------------------------------------------------------
+    # --- Input --------------------------------------------------------------------------------
 
     def _keys(self) -> KeyBindings:
         typing = ~is_searching
         is_empty = typing & Condition(lambda: not self._buffer.text)
-        asked = typing & Condition(lambda: self._view.can_answer)
+        can_answer = typing & Condition(lambda: self._view.can_answer)
         focused = typing & Condition(lambda: self._view.has_focus)
 
         def press(event: KeyPressEvent) -> None:
@@ -335,12 +339,12 @@ class _Screen:
             ("c-o", typing, lambda _: self._do(self._view.open())),
             ("<bracketed-paste>", True, self._paste),
             ("backspace", typing, self._backspace),
-            ("tab", asked, lambda _: self._view.move_focus(1)),
-            ("up", asked, lambda _: self._view.move_focus(-1)),
+            ("tab", can_answer, lambda _: self._view.move_focus(1)),
+            ("up", can_answer, lambda _: self._view.move_focus(-1)),
             ("down", focused, lambda _: self._view.move_focus(1)),
             ("<any>", focused, press),
             ("enter", focused, press),
-            # Emacs' counts: the library fails at negative ones, and draws a million letters.
+            # No Emacs counts: the library fails at negative ones, and draws a million letters.
             *((f"escape {sign}", True, lambda _: None) for sign in f"-0{NUMBERS}"),
         )
         if self._watches:
@@ -362,9 +366,9 @@ class _Screen:
         completion = self._buffer.complete_state
         text = self._pasted.unfold(self._buffer.text)
         if completion and completion.current_completion and not text.startswith("/"):
-            self._buffer.complete_state = None  # a file was chosen, and more is said
+            self._buffer.complete_state = None  # a file was chosen; the message continues
         else:
-            self._do(self._view.enter(text, [] if text.startswith("/") else files_in(text)))
+            self._do(self._view.enter(text, [] if text.startswith("/") else find_files(text)))
 
     def _escape(self, event: KeyPressEvent) -> None:
         if self._buffer.complete_state:
@@ -373,21 +377,21 @@ class _Screen:
             self._do(self._view.escape())
 
     def _edit(self, event: KeyPressEvent) -> None:
-        """Let the line be written in $EDITOR; what arrives meanwhile is printed afterwards."""
+        """Open the line in $EDITOR; frames that arrive until it closes are printed afterwards."""
         self._fill(self._pasted.unfold(self._buffer.text))
-        self._is_away = True
+        self._is_in_editor = True
 
-        def back(_: object) -> None:
-            self._is_away = False
+        def resume(_: object) -> None:
+            self._is_in_editor = False
             self._flush()
 
-        self._buffer.open_in_editor().add_done_callback(back)
+        self._buffer.open_in_editor().add_done_callback(resume)
 
     def _paste(self, event: KeyPressEvent) -> None:
         self._buffer.insert_text(self._pasted.fold(event.data))
 
     def _backspace(self, event: KeyPressEvent) -> None:
-        folded = self._pasted.ending(self._buffer.document.text_before_cursor)
+        folded = self._pasted.mark_at_end(self._buffer.document.text_before_cursor)
         self._buffer.delete_before_cursor(len(folded) or 1)
 
     def _fill(self, text: str) -> None:

@@ -1,7 +1,7 @@
-"""The state of a conversation on a terminal: frames and keys in; what to print, send and draw out.
+"""The state of a conversation on a terminal: frames and keys in; print, send and draw actions out.
 
 It has no terminal, no socket and no clock: `elwood.features.console.screen` has them.  Each event
-returns the actions that follow from it.  Times are seconds of a monotonic clock.
+returns its actions.  Times are seconds of a monotonic clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +17,16 @@ from elwood.features.console import drawing
 from elwood.features.console.drawing import ACCENT, ASKS, DIM, Line
 from elwood.foundation.text.lines import clip, duration, one_line
 
-# Seconds for which a new question ignores keys: one that was on its way decides nothing.  Seconds
-# without any key before one that decides: typing and pasting are faster.
+# Seconds for which a new question ignores keys, which may not refer to it.  Seconds without any
+# key before a key that decides: typing and pasting are faster.
 NOT_AT_ONCE, PAUSE = 0.6, 0.25
-# Steps of a turn that Ctrl-O shows, and questions that wait for a key.
+# Steps of a turn that Ctrl-O shows, and open questions.
 MAX_STEPS, MAX_BOXES = 50, 20
-# Messages that are not yet taken; of more the oldest cannot be put back into the line.
+# Unacknowledged messages; beyond that the oldest cannot be put back into the line.
 MAX_SENT = 100
-# Messages that are shown to wait; characters of one.
+# Waiting messages to show, and characters of one.
 MAX_WAITING, ONE_LINE = 3, 100
-# The bottom line; what does not fit is left out, from the end, and then the model before it.
+# Hints of the bottom line; the last ones are omitted if they do not fit, and then the model.
 HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
 ASK_HINT = "Tab answers the question"
@@ -40,7 +40,7 @@ WATCH_HINT = "Ctrl-D ends · you only look on · Ctrl-O shows more"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 Item = Callable[[int], list[Line]]
-"""Draws something that is printed, for a width in columns."""
+"""Draws a printed item for a width in columns."""
 
 
 @attrs.frozen
@@ -52,9 +52,9 @@ class Print:
 
 @attrs.frozen
 class Send:
-    """Send *said* to Elwood."""
+    """Send *message* to Elwood."""
 
-    said: frames.SaidHere
+    message: frames.SaidHere
 
 
 @attrs.frozen
@@ -81,24 +81,24 @@ Action = Print | Send | AddToHistory | FillLine | Leave
 
 @attrs.define
 class _Turn:
-    """What is known of the newest turn."""
+    """The newest turn."""
 
     began: float = 0.0
-    # How long it took, in words, when it is over.
+    # Its duration as text, when it is over.
     took: str = ""
-    # Each step with the time it took; the one that runs, and since when.
+    # Each step with its duration; the running step, and its start.
     steps: dict[str, str] = attrs.field(factory=dict)
     step: str = ""
     step_at: float = 0.0
     thought: str = ""
-    # What of the text being written was printed above already.
+    # The part of the unfinished text that is printed above already.
     above: str = ""
 
 
 class ConversationView:
-    """What is shown of one conversation, and what each key does to it.
+    """The display of one conversation, and the effects of keys.
 
-    Who *watches* types and decides nothing.  *new_id* returns ids for messages.
+    With *watches* there is no input.  *new_id* returns ids for messages.
     """
 
     def __init__(self, session: str, new_id: Callable[[], str], *, watches: bool = False) -> None:
@@ -108,19 +108,19 @@ class ConversationView:
         self._actions: list[Action] = []
         self._state = frames.State()
         self._turn = _Turn()
-        # The answer as far as it is written, without the part that was printed.
+        # The unfinished answer, without the part that was printed.
         self.writing = ""
         # Whether the steps and thoughts of the turn are shown.
         self._is_open = False
-        # Open questions; which one is shown, and whether all of it; the id of the one that takes
-        # the keys, if any does; when the last question changed.
+        # Open questions; the index of the one shown, and whether it is cut; the id of the one with
+        # the focus, or ""; the time of the last change of a question.
         self._boxes: dict[str, frames.Message] = {}
         self._chosen = 0
         self._is_cut = False
         self._focus = ""
         self._asked_at = 0.0
         self._reason_for: frames.Message | None = None
-        # What was sent and not yet taken; what waits for the turn.
+        # Messages sent but not acknowledged; messages that wait for the turn.
         self._sent: dict[str, str] = {}
         self._waiting: dict[str, tuple[str, Sequence[str]]] = {}
         # The text of the line; the times of the last two keys, and of the last event.
@@ -138,30 +138,30 @@ class ConversationView:
 
     @property
     def can_answer(self) -> bool:
-        """Whether Tab and ↑ give the keys to a question."""
+        """Whether Tab and ↑ move the focus to a question."""
         return not self._line and bool(self._boxes) and self._reason_for is None
 
     @property
     def has_focus(self) -> bool:
-        """Whether a question takes the keys."""
+        """Whether a question gets the keys."""
         return not self._line and bool(self._focus)
 
-    def _done(self) -> list[Action]:
+    def _take_actions(self) -> list[Action]:
         done, self._actions = self._actions, []
         return done
 
     def _print(self, item: Item) -> None:
         self._actions.append(Print(item))
 
-    # --- What Elwood says ---------------------------------------------------------------------
+    # --- Frames from Elwood -------------------------------------------------------------------
 
     def take(self, frame: frames.Frame, now: float) -> list[Action]:
         self._now = now
         match frame:
             case frames.Message():
-                self._post(frame)
+                self._show_message(frame)
             case frames.Changed():
-                self._change(frame)
+                self._update_question(frame)
             case frames.HeardElsewhere():
                 self._print(partial(drawing.heard, frame))
             case frames.Writing(markdown=text):
@@ -170,24 +170,24 @@ class ConversationView:
             case frames.Thinking(text=text):
                 self._turn.thought = text
             case frames.Running(text=text):
-                self._run(drawing.safe(text).removeprefix("⏳ "))
+                self._set_step(drawing.safe(text).removeprefix("⏳ "))
             case frames.Took(id=id, why=why):
-                self._took(id, why)
+                self._acknowledge(id, why)
             case frames.State():
                 self._change_state(frame)
             case frames.StopWanted():
                 pass  # it is for `once`
             case _:
                 assert_never(frame)
-        return self._done()
+        return self._take_actions()
 
-    def _post(self, posted: frames.Message) -> None:
+    def _show_message(self, posted: frames.Message) -> None:
         if posted.is_said:
             self._turn.above += f"{posted.text}\n\n"
         if posted.is_said or (posted.is_reply and not posted.is_old):
             self.writing = ""
         is_asked = posted.choices and not posted.is_old and len(self._boxes) < MAX_BOXES
-        if is_asked and self._watches:  # no key of theirs decides it
+        if is_asked and self._watches:  # a watcher cannot answer it
             self._print(partial(drawing.message if posted.is_reply else drawing.decided, posted))
             return
         if posted.is_reply or not is_asked:
@@ -198,34 +198,34 @@ class ConversationView:
         elif posted.choices:
             self._print(partial(drawing.typed_choices, posted.choices))
 
-    def _change(self, changed: frames.Changed) -> None:
-        asked = self._boxes.get(changed.id)
-        if asked is None:
-            return  # what was printed stays
+    def _update_question(self, changed: frames.Changed) -> None:
+        question = self._boxes.get(changed.id)
+        if question is None:
+            return  # printed text stays as it is
         if changed.text is not None:
-            asked = msgspec.structs.replace(asked, text=changed.text, markdown="")
+            question = msgspec.structs.replace(question, text=changed.text, markdown="")
         if changed.choices:
-            self._boxes[asked.id] = msgspec.structs.replace(asked, choices=changed.choices)
-            self._renew(asked)
+            self._boxes[question.id] = msgspec.structs.replace(question, choices=changed.choices)
+            self._reset_focus(question)
         else:
-            self._close(asked)
+            self._close(question)
 
-    def _close(self, asked: frames.Message, end: str = "") -> None:
-        self._chosen -= asked.id in list(self._boxes)[: self._chosen]
-        self._boxes.pop(asked.id, None)
-        self._renew(asked)
-        if not asked.is_reply:
-            self._print(partial(drawing.decided, asked, end=end))
+    def _close(self, question: frames.Message, end: str = "") -> None:
+        self._chosen -= question.id in list(self._boxes)[: self._chosen]
+        self._boxes.pop(question.id, None)
+        self._reset_focus(question)
+        if not question.is_reply:
+            self._print(partial(drawing.decided, question, end=end))
         elif end:
             self._print(partial(drawing.said, end, ()))
 
-    def _renew(self, asked: frames.Message) -> None:
-        """Take the focus from a question that changed: a key may be on its way to the old one."""
+    def _reset_focus(self, question: frames.Message) -> None:
+        """Remove the focus from a changed question: a key may refer to its old text."""
         self._asked_at = self._now
-        if self._focus == asked.id:
+        if self._focus == question.id:
             self._focus = ""
 
-    def _took(self, id: str, why: str) -> None:
+    def _acknowledge(self, id: str, why: str) -> None:
         text = self._sent.pop(id, "")
         if why:
             self._waiting.pop(id, None)
@@ -233,11 +233,11 @@ class ConversationView:
             if text and not self._line and not text.startswith("/"):
                 self._actions.append(FillLine(text))
 
-    def _run(self, text: str) -> None:
+    def _set_step(self, text: str) -> None:
         turn = self._turn
         what, _, took = text.rpartition(" · ")
         if not took[:1].isdigit():
-            what, took = text, ""  # without a duration it is from now on
+            what, took = text, ""  # without a duration the step starts now
         if what != turn.step:
             if turn.steps.get(turn.step) == "":
                 turn.steps[turn.step] = duration(self._now - turn.step_at)
@@ -252,21 +252,21 @@ class ConversationView:
             self._turn = _Turn(began=self._now)
             self._is_open = False
         elif before.busy and not state.busy:
-            self._run("")
+            self._set_step("")
             self.writing, self._turn.took = "", duration(self._now - self._turn.began)
             self._hint = LEAVES if self._is_armed else ""
         while len(self._waiting) > state.waiting:
             self._print(partial(drawing.said, *self._waiting.pop(next(iter(self._waiting)))))
 
-    # --- What is typed ------------------------------------------------------------------------
+    # --- Input --------------------------------------------------------------------------------
 
     def note_key(self, now: float, *, can_send: bool) -> None:
-        """Note the time of a key, before the event that it causes, and whether Elwood reads."""
+        """Record the time of a key, before its event, and whether Elwood accepts data."""
         self._now, self._can_send = now, can_send
         self._keys_at = (self._keys_at[1], now)
 
     def change_line(self, line: str) -> None:
-        """Note that the line reads *line*: a question has the keys only while it is empty."""
+        """Set the text of the line: a question has the focus only while the line is empty."""
         if line != self._line:
             self._line = line
             if line:
@@ -274,50 +274,50 @@ class ConversationView:
             self._disarm()
 
     def enter(self, text: str, files: Sequence[str] = ()) -> list[Action]:
-        """Take the line, which is *text* with its pasted blocks and names *files*."""
+        """Handle Enter: *text* is the line with its pasted blocks; it names *files*."""
         if self._reason_for is not None:
-            asked, self._reason_for = self._reason_for, None
-            if asked.id in self._boxes:
-                no = dict(drawing.keyed(asked.choices))[drawing.DENY]
-                self._answer_with(asked, no, text.strip())
+            question, self._reason_for = self._reason_for, None
+            if question.id in self._boxes:
+                no = dict(drawing.keyed(question.choices))[drawing.DENY]
+                self._answer_question(question, no, text.strip())
                 self._clear()
         elif text.strip() == "/quit":
             self._actions.append(Leave())
         elif text.strip():
-            self._say(text, files)
-        return self._done()
+            self._send_line(text, files)
+        return self._take_actions()
 
-    def _say(self, text: str, files: Sequence[str]) -> None:
+    def _send_line(self, text: str, files: Sequence[str]) -> None:
         shown = self._line
         if len(files) > frames.MAX_FILES:
             self._hint = f"At most {frames.MAX_FILES} files go along; that names {len(files)}."
         elif id_ := self._send(text, files):
             self._actions.append(AddToHistory(text))
             self._clear()
-            for asked in [one for one in self._boxes.values() if one.is_reply]:
-                self._close(asked)  # it was answered in words
+            for question in [one for one in self._boxes.values() if one.is_reply]:
+                self._close(question)  # the message is its answer
             if self._state.busy and not text.startswith("/"):
                 self._waiting[id_] = (shown, files)
             else:
                 self._print(partial(drawing.said, shown, files))
 
     def _send(self, text: str, files: Sequence[str] = ()) -> str:
-        """Send *text* and return its id; "" and a hint, if Elwood would not take it."""
-        said = frames.SaidHere(id=self._new_id(), text=text, files=tuple(files))
-        if len(frames.encode(said)) > frames.MAX_FRAME:
+        """Send *text* and return its id; set a hint and return "" if that is not possible."""
+        message = frames.SaidHere(id=self._new_id(), text=text, files=tuple(files))
+        if len(frames.encode(message)) > frames.MAX_FRAME:
             self._hint = TOO_LONG
             return ""
         if not self._can_send:
             self._hint = BLOCKED
             return ""
-        self._actions.append(Send(said))
-        self._sent[said.id] = text
+        self._actions.append(Send(message))
+        self._sent[message.id] = text
         while len(self._sent) > MAX_SENT:
             del self._sent[next(iter(self._sent))]
-        return said.id
+        return message.id
 
     def move_focus(self, by: int) -> None:
-        """Give the keys to the question that is shown, to the next one, or back to the line."""
+        """Move the focus to the shown question, to the next one, or back to the line."""
         ids = list(self._boxes)
         at = self._chosen % len(ids)
         if self._focus:
@@ -327,9 +327,9 @@ class ConversationView:
         self._disarm()
 
     def press(self, key: str) -> list[Action]:
-        """Answer the question that has the focus, if *key* is one of its box."""
-        asked = self._boxes[self._focus]
-        choices = dict(drawing.keyed(asked.choices))
+        """Answer the focused question if *key* is in its box."""
+        question = self._boxes[self._focus]
+        choices = dict(drawing.keyed(question.choices))
         is_reason = key == drawing.REASON and drawing.DENY in choices
         self._disarm()
         if not key or not (is_reason or key in choices):
@@ -337,21 +337,23 @@ class ConversationView:
         elif self._is_too_soon():
             self._hint = TOO_FAST
         elif is_reason:
-            self._reason_for, self._focus = asked, ""
+            self._reason_for, self._focus = question, ""
         elif key == drawing.DETAILS:
             self._send(choices[key].says)
         else:
-            self._answer_with(asked, choices[key])
-        return self._done()
+            self._answer_question(question, choices[key])
+        return self._take_actions()
 
     def _is_too_soon(self) -> bool:
-        """Check whether the key was on its way before the question was seen, or is of a burst."""
+        """Return True if the key came right after the question, or in a burst of keys."""
         before, now = self._keys_at
         return now - self._asked_at < NOT_AT_ONCE or now - before < PAUSE
 
-    def _answer_with(self, asked: frames.Message, choice: frames.Choice, why: str = "") -> None:
+    def _answer_question(
+        self, question: frames.Message, choice: frames.Choice, why: str = ""
+    ) -> None:
         if self._send(choice.says):
-            self._close(asked, f"{choice.text}: {why}" if why else choice.text)
+            self._close(question, f"{choice.text}: {why}" if why else choice.text)
             if why:
                 self._send(why)
 
@@ -362,50 +364,50 @@ class ConversationView:
         elif self._reason_for:
             self._reason_for = None
         elif self._state.busy:
-            self._stop()
-        return self._done()
+            self._stop_answer()
+        return self._take_actions()
 
     def interrupt(self) -> list[Action]:
-        """Take a Ctrl-C: stop the answer or clear the line, and leave at the second one."""
+        """Handle Ctrl-C: stop the answer or clear the line; leave at the second one."""
         if self._is_armed:
             self._actions.append(Leave())
         elif self._state.busy:
-            self._stop()
+            self._stop_answer()
             self._hint = f"{self._hint} {LEAVES}".strip()
         else:
             self._reason_for = None
             self._clear()
             self._hint = LEAVES
         self._is_armed = True
-        return self._done()
+        return self._take_actions()
 
-    def _stop(self) -> None:
+    def _stop_answer(self) -> None:
         if self._send("/stop"):
             self._hint = "Stopping …"
             self._keep_writing()
 
     def _keep_writing(self) -> None:
-        """Print what is written: no answer may come that has it."""
+        """Print the unfinished answer: the final one may not contain it."""
         if self.writing.strip():
             self._print(partial(drawing.markdown, self.writing))
             self._turn.above += self.writing
             self.writing = ""
 
     def open(self) -> list[Action]:
-        """Show the steps of this turn, or the whole of a question that does not fit."""
+        """Show the steps of this turn, or print all of a question that does not fit."""
         if self._boxes and self._is_cut:
-            asked = list(self._boxes.values())[self._chosen % len(self._boxes)]
-            self._print(partial(drawing.message, asked))
+            question = list(self._boxes.values())[self._chosen % len(self._boxes)]
+            self._print(partial(drawing.message, question))
         else:
             self._is_open = not self._is_open
-        return self._done()
+        return self._take_actions()
 
     def leave(self) -> list[Action]:
-        """Print what would be lost with the terminal."""
+        """Print the unfinished answer and the open questions."""
         self._keep_writing()
-        for asked in list(self._boxes.values()):
-            self._close(asked)
-        return self._done()
+        for question in list(self._boxes.values()):
+            self._close(question)
+        return self._take_actions()
 
     def _clear(self) -> None:
         self._actions.append(FillLine(""))
@@ -415,26 +417,26 @@ class ConversationView:
     def _disarm(self) -> None:
         self._is_armed, self._hint = False, ""
 
-    # --- What is shown ------------------------------------------------------------------------
+    # --- Output -------------------------------------------------------------------------------
 
     def draw(
         self, answer: Sequence[Line], width: int, rows: int, room: int, now: float
     ) -> list[Line]:
         """Draw the part above the line, in *room* of the *rows* of the terminal.
 
-        *answer* is `writing` as drawn; its end is shown, as far as there is room.
+        *answer* is `writing` as drawn; its last lines are shown.
         """
-        below = self._status(width, rows // 3, now)
+        below = self._draw_status(width, rows // 3, now)
         for text, files in [*self._waiting.values()][-MAX_WAITING:]:
             waits = f"{one_line(text, ONE_LINE)} (waiting)"
             below += drawing.dimmed(drawing.said(waits, files, width))
         if self._boxes:
-            below += self._questions(width, room - len(below))
+            below += self._draw_questions(width, room - len(below))
         room -= len(below) + 1
         return [[], *answer[-room:], [], *below] if answer and room > 0 else [[], *below]
 
-    def _status(self, width: int, rows: int, now: float) -> list[Line]:
-        """Draw what runs, at most *rows* of thoughts, and the steps before, if they are open."""
+    def _draw_status(self, width: int, rows: int, now: float) -> list[Line]:
+        """Draw the running step; if opened, also the earlier steps and *rows* of thoughts."""
         turn = self._turn
         count = len(turn.steps)
         lines, thought = list[str](), list[Line]()
@@ -452,17 +454,17 @@ class ConversationView:
             lines.append(f"{'▾' if self._is_open else '▸'} {steps}, {turn.took} · Ctrl-O")
         return [*thought, *([Segment(clip(line, width), DIM)] for line in lines)]
 
-    def _questions(self, width: int, rows: int) -> list[Line]:
-        asked = list(self._boxes.values())
-        self._chosen %= len(asked)
+    def _draw_questions(self, width: int, rows: int) -> list[Line]:
+        questions = list(self._boxes.values())
+        self._chosen %= len(questions)
         drawn: list[Line] = []
-        if len(asked) > 1:
-            which = f"Question {self._chosen + 1} of {len(asked)}"
+        if len(questions) > 1:
+            which = f"Question {self._chosen + 1} of {len(questions)}"
             drawn = drawing.words(which, width, ACCENT)
         title = "empty the line, then Tab" if self._line else "Tab to answer"
         title = "press a key" if self._focus else "" if self._reason_for else title
         box = partial(
-            drawing.box, asked[self._chosen], width, title=title, has_focus=bool(self._focus)
+            drawing.box, questions[self._chosen], width, title=title, has_focus=bool(self._focus)
         )
         whole = box()
         rows = max(8, rows - len(drawn))

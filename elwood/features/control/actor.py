@@ -1,4 +1,4 @@
-"""The local control socket: answers the owner's command line about the running Elwood."""
+"""The local control socket: serve the owner's command line."""
 
 import os
 import socket
@@ -28,15 +28,15 @@ from elwood.foundation.runtime import (
     report_error,
 )
 
-# Clients at once; more are turned away.
+# Concurrent clients; more are refused.
 MAX_CLIENTS = 8
 LISTEN = "the control socket"
-# Seconds between two looks whether its place is free.
+# Seconds between two attempts to create the socket.
 PAUSE = 5.0
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    async def look(words: Sequence[str]) -> CommandResult:
+    async def run_inspect(words: Sequence[str]) -> CommandResult:
         return CommandResult(fitted(inspect(core)), ok=True)
 
     mailbox: Mailbox[None] = Mailbox("control", 16)
@@ -45,12 +45,15 @@ async def build(core: Core, others: Gathered) -> Parts:
     )
     return Parts(
         actors=[Actor(step=6, mailbox=mailbox, body=control.run, policy=WORLD, grace=1.0)],
-        control=[ControlCommand(name="inspect", run=look), *approval_commands(core.approvals)],
+        control=[
+            ControlCommand(name="inspect", run=run_inspect),
+            *approval_commands(core.approvals),
+        ],
     )
 
 
 def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]:
-    """Make what approvals are asked in the name of whoever may use the socket."""
+    """Build the commands that send requests to approvals for the users of the socket."""
 
     async def pair(words: Sequence[str]) -> CommandResult:
         code, guest = "".join(words[:1]), "guest" in words[1:]
@@ -80,14 +83,14 @@ def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]
 
 
 class ControlUnavailable(Exception):
-    """The socket cannot be made; the text says why, and what the operator should do."""
+    """The socket cannot be created; the text has the reason and a remedy for the operator."""
 
 
 class Control:
-    """Listens on ``control.sock`` in *folder* and answers whoever runs us, and root.
+    """Listen on ``control.sock`` in *folder* and answer Elwood's own user, and root.
 
-    *commands* are what can be asked; complete when the actors run.  *redact* takes secrets out of
-    texts that came from errors.  Owns no state: a crash costs the open connections.
+    *commands* are complete when the actors run.  *redact* removes secrets from error texts.  There
+    is no state: a crash costs the open connections.
     """
 
     def __init__(
@@ -113,14 +116,14 @@ class Control:
             nursery.cancel_scope.cancel()
 
     async def _listen(self) -> None:
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(await self._place()))
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(await self._create_socket()))
         try:
             await trio.serve_listeners(self._serve, [listener])
         finally:
             (self._folder / wire.NAME).unlink(missing_ok=True)
 
-    async def _place(self) -> socket.socket:
-        """Make the socket.  What is in its place is a person's to move away, and not our end."""
+    async def _create_socket(self) -> socket.socket:
+        """Create the socket; retry, because a person may have to remove another file first."""
         while True:
             try:
                 listener = await self._blocking(lambda: listen(self._folder))
@@ -173,7 +176,7 @@ class Control:
             return _refusal(f"no answer to {request.command} in time; look with elwood inspect")
 
     async def _send(self, stream: trio.SocketStream, done: CommandResult) -> None:
-        """Send; a client that has gone, or takes nothing, is let go."""
+        """Send the answer; give up on a client that has left or does not read."""
         answer = wire.ControlAnswer(done.ok, self._redact(done.text))
         with trio.move_on_after(wire.PATIENCE), suppress(trio.BrokenResourceError):
             await stream.send_all(wire.encode(answer))
@@ -184,10 +187,9 @@ def _refusal(why: str) -> CommandResult:
 
 
 def listen(folder: Path) -> socket.socket:
-    """Make the socket in *folder*, for nobody but us; blocks for a moment.
+    """Create the socket in *folder*, for our user only.  Blocks for a moment.
 
-    A socket that somebody left behind is removed, one that somebody listens on is not.
-    Raises ControlUnavailable.
+    A stale socket is removed, one with a listener is not.  Raises ControlUnavailable.
     """
     path = folder / wire.NAME
     try:
@@ -196,18 +198,18 @@ def listen(folder: Path) -> socket.socket:
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise ControlUnavailable(f"{folder} must be a folder of the user who runs Elwood")
         folder.chmod(0o700)
-        _clear(path)
+        _remove_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The mode that the name will get (Linux): unlike a umask this cannot spoil the
-            # files which another thread makes at the same time.  Elsewhere the folder protects
-            # it until the chmod.
+            # The file will get this mode (Linux): unlike a umask this does not affect files
+            # that another thread creates at the same time.  On other systems the folder
+            # protects it until the chmod.
             with suppress(OSError):
                 os.fchmod(listener.fileno(), 0o600)
             wire.bind(listener, path)
             path.chmod(0o600)
             listener.listen(MAX_CLIENTS)
-        except BaseException:  # whatever it was, and it goes on: only the descriptor must not stay
+        except BaseException:  # it is raised again; only the descriptor must be closed
             listener.close()
             raise
     except OSError as error:
@@ -216,16 +218,16 @@ def listen(folder: Path) -> socket.socket:
 
 
 def is_allowed(peer: socket.socket | trio.socket.SocketType) -> bool:
-    """Tell whether the process at the other end is root's or ours, as the kernel knows it."""
+    """Return True if the peer process is root's or our user's, according to the kernel."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return True  # not Linux: the modes of folder and socket are all there is
+        return True  # not Linux: only the modes of the folder and the socket protect it
     size = struct.calcsize("iII")  # struct ucred: pid, uid, gid (unix(7))
     _, uid, _ = struct.unpack("iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return uid in (0, os.geteuid())
 
 
-def _clear(path: Path) -> None:
-    """Remove the socket of a process that is no more."""
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a process that has ended.  Raises ControlUnavailable."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -242,12 +244,12 @@ def _clear(path: Path) -> None:
         except FileNotFoundError:
             return
         except BlockingIOError:
-            pass  # its queue is full: somebody does listen
+            pass  # its queue is full, so there is a listener
     raise ControlUnavailable(f"another Elwood listens on {path}; stop it first")
 
 
 async def _receive_line(stream: trio.SocketStream) -> bytes:
-    """Return the first line, or what came of it until the client went or MAX_LINE was reached."""
+    """Return the first line, cut when the client leaves or at MAX_LINE."""
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < wire.MAX_LINE:
         try:

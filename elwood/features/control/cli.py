@@ -1,4 +1,4 @@
-"""The commands ``elwood inspect``, ``pair`` and ``approve``, which ask the running service."""
+"""The commands ``elwood inspect``, ``pair`` and ``approve``, which query the running service."""
 
 import time
 from functools import partial
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from elwood.agent.approvals.state import ApprovalBook
     from elwood.foundation.settings import Config
 
-# Columns where there is no terminal to fit into: a pipe takes any.
+# Columns without a terminal: a pipe has no width.
 WIDE = 200
 
 
 def inspect(runtime_dir: "Path", as_json: bool, *, short: bool = False) -> int:
-    """Show what every part of the running Elwood does, perhaps *as_json*; return the exit code."""
+    """Print the state of each part of the running Elwood; return the exit code."""
     import msgspec
 
     from elwood.agent.session.inspection import Inspection
@@ -61,7 +61,7 @@ def _inspect(config: "Config", given: "Namespace", *, short: bool = False) -> in
     return inspect(config.of(Paths).runtime, given.json, short=short)
 
 
-def _settle(config: "Config", command: str, *words: str) -> int:
+def _send_command(config: "Config", command: str, *words: str) -> int:
     from elwood.foundation.net.control import settle
     from elwood.foundation.settings import Paths
 
@@ -72,10 +72,10 @@ def _pair(config: "Config", given: "Namespace") -> int:
     if (given.code == "remove") != bool(given.who):
         raise CliFailure("usage: elwood pair CODE [--guest] | list | remove WHO", USAGE)
     if given.code == "list":
-        return _people(config, given)
+        return _list_people(config, given)
     if given.who:
-        return _settle(config, "remove", given.who)
-    return _settle(config, "pair", given.code, *(["guest"] if given.guest else []))
+        return _send_command(config, "remove", given.who)
+    return _send_command(config, "pair", given.code, *(["guest"] if given.guest else []))
 
 
 def _approve(config: "Config", given: "Namespace") -> int:
@@ -83,40 +83,40 @@ def _approve(config: "Config", given: "Namespace") -> int:
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
     if given.revoke is not None:
-        return _settle(config, "revoke", str(given.revoke))
+        return _send_command(config, "revoke", str(given.revoke))
     if given.code is None:
-        return _approvals(config, given)
+        return _list_approvals(config, given)
     answer = "denied" if given.deny else given.answer or "once"
-    return _settle(config, "decide", given.code, answer)
+    return _send_command(config, "decide", given.code, answer)
 
 
-def _approvals(config: "Config", given: "Namespace") -> int:
+def _list_approvals(config: "Config", given: "Namespace") -> int:
     from elwood.agent.approvals.prompt_text import permission_words
     from elwood.agent.approvals.state import gist
     from elwood.foundation.text.lines import ago
     from elwood.foundation.text.tables import Row, Styled
 
-    calls, now = _book(config).calls, time.time()
-    found: list[tuple[object, Row]] = []
+    calls, now = _load_book(config).calls, time.time()
+    rows: list[tuple[object, Row]] = []
     for one in calls.open():
         if not one.is_over(now):
             what, where = gist(one.question), one.question.session
             state = Styled("waits for you", "warning")
-            told = {"code": one.code, "what": what, "conversation": where, "since": one.at}
-            found.append((told, (one.code, state, f"{what}\n", where, ago(now - one.at))))
-    for known in calls.standing(now):
-        number, what = str(known.number), permission_words(known)
-        told = {"number": known.number, "what": what, "since": known.at, "by": known.by}
-        since = f"{ago(now - known.at)}, by {known.by}"
-        found.append((told, (number, "permitted", f"{what}\n", "", since)))
+            record = {"code": one.code, "what": what, "conversation": where, "since": one.at}
+            rows.append((record, (one.code, state, f"{what}\n", where, ago(now - one.at))))
+    for permission in calls.standing(now):
+        number, what, by = str(permission.number), permission_words(permission), permission.by
+        record = {"number": permission.number, "what": what, "since": permission.at, "by": by}
+        since = f"{ago(now - permission.at)}, by {by}"
+        rows.append((record, (number, "permitted", f"{what}\n", "", since)))
     none = "Nothing waits for a decision, and nothing is permitted for good."
     titles = ("code", "state", "what", "conversation", "since")
-    show_list(titles, found, given, none, ("conversation",))
+    show_list(titles, rows, given, none, ("conversation",))
     return OK
 
 
-def _book(config: "Config") -> "ApprovalBook":
-    """Read who and what is allowed from the journal: while Elwood runs or not."""
+def _load_book(config: "Config") -> "ApprovalBook":
+    """Read people and permissions from the journal, whether or not Elwood runs."""
     from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
     from elwood.agent.session.reading.cli import journal_state
     from elwood.foundation.settings import Paths
@@ -124,31 +124,31 @@ def _book(config: "Config") -> "ApprovalBook":
     return journal_state(config.of(Paths).state / "approvals.jsonl", ApprovalEntry, ApprovalBook)
 
 
-def _people(config: "Config", given: "Namespace") -> int:
+def _list_people(config: "Config", given: "Namespace") -> int:
     from elwood.foundation.text.lines import ago
     from elwood.foundation.text.tables import Row
 
-    now, found = time.time(), list[tuple[object, Row]]()
+    now, rows = time.time(), list[tuple[object, Row]]()
 
     def is_group(principal: str) -> bool:
         return any(one.is_group(principal) for one in given.features)
 
-    for one in _book(config).people.listed(is_group):
+    for one in _load_book(config).people.listed(is_group):
         since = ago(now - one.since) if one.since else ""
-        found.append((one, (one.name or "somebody", one.principal, one.role, since)))
+        rows.append((one, (one.name or "somebody", one.principal, one.role, since)))
     none = "Nobody may talk to it but its owners."
-    show_list(("name", "who", "role", "since"), found, given, none)
+    show_list(("name", "who", "role", "since"), rows, given, none)
     return OK
 
 
-def _of_pair(parser: "ArgumentParser") -> None:
+def _pair_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("code", metavar="CODE", help="the pairing code; or list; or remove")
     parser.add_argument("who", metavar="WHO", nargs="?", help="whom to remove: name, or tg:NUMBER")
     parser.add_argument("--guest", action="store_true", help="may talk, but is not trusted")
     json_switch(parser)
 
 
-def _of_approve(parser: "ArgumentParser") -> None:
+def _approve_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("code", metavar="CODE", nargs="?", help="the call's code; else list")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
@@ -170,10 +170,13 @@ COMMANDS = (
         "status", "Say in short how Elwood does.", partial(_inspect, short=True), json_switch
     ),
     CliCommand(
-        "pair", "Let a stranger talk by their code; list, or remove, who may.", _pair, _of_pair
+        "pair",
+        "Let a stranger talk by their code; list, or remove, who may.",
+        _pair,
+        _pair_arguments,
     ),
-    CliCommand("people", "List who may talk.", _people, json_switch),
+    CliCommand("people", "List who may talk.", _list_people, json_switch),
     CliCommand(
-        "approve", "List what waits for your decision, or decide it.", _approve, _of_approve
+        "approve", "List what waits for your decision, or decide it.", _approve, _approve_arguments
     ),
 )

@@ -1,6 +1,6 @@
-"""What ``elwood inspect`` sees of the running Elwood, and how it draws it.
+"""Draw the inspection of the running Elwood for ``elwood inspect``.
 
-Times are ages in seconds, since its clock means nothing outside of it.
+Times are ages in seconds, because its clock has no meaning outside the process.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,14 +19,14 @@ from elwood.agent.session.inspection import (
 from elwood.foundation.text.lines import ago, clip, duration, wrap
 from elwood.foundation.text.tables import Line, Row, Style, Styled, bar, table
 
-# Characters of an inspection as JSON; as a string of JSON, which it is sent in, it is longer.
+# Characters of an inspection as JSON, before it is escaped as a JSON string for sending.
 MAX_JSON = 400_000
-# Lines of one text above the tree.
+# The most lines of one text above the tree.
 LINES = 5
 
 
 def fitted(inspection: Inspection) -> str:
-    """Write *inspection* as JSON of one line; one that is too long loses its last actors."""
+    """Encode *inspection* as one line of JSON; drop the last actors if it is too long."""
     keep = max(len(inspection.actors), len(inspection.process.sessions))
     text = msgspec.json.encode(inspection).decode()
     while len(text) > MAX_JSON and keep:
@@ -36,7 +36,7 @@ def fitted(inspection: Inspection) -> str:
 
 
 def render(inspection: Inspection, *, now: float, width: int) -> list[Line]:
-    """Draw Elwood as a tree, at most *width* columns wide; *now* is Unix seconds.
+    """Draw Elwood as a tree, at most *width* columns wide; *now* is Unix time.
 
     >>> from elwood.agent.session.inspection import ProcessSeen
     >>> process = ProcessSeen("0.1.0", started=100.0, pid=7)
@@ -48,7 +48,7 @@ def render(inspection: Inspection, *, now: float, width: int) -> list[Line]:
     └─ outbox  running  60 s  1/64
     """
     head = [Styled(_headline(inspection, now), "bold"), *_vitals(inspection.vitals, now)]
-    head += [Styled(f"! {_told(seen)}", "bad") for seen in inspection.stuck]
+    head += [Styled(f"! {_describe_stuck(seen)}", "bad") for seen in inspection.stuck]
     rows = [*_rows(inspection, {seen.actor for seen in inspection.stuck})]
     lines: list[Line] = [
         [Styled(clip(line, width), style)]
@@ -62,19 +62,19 @@ def render(inspection: Inspection, *, now: float, width: int) -> list[Line]:
 
 
 def summary(inspection: Inspection, *, now: float) -> list[Line]:
-    """Say in a few lines how Elwood does; *now* is Unix seconds."""
-    lines = [f"! {_told(one)}" for one in inspection.stuck]
+    """Summarize the state of Elwood in a few lines; *now* is Unix time."""
+    lines = [f"! {_describe_stuck(one)}" for one in inspection.stuck]
     lines += [
         f"! {actor.name}: {one.what}: {one.error}"
         for actor in inspection.actors
         for one in actor.troubles
     ]
-    told = [Styled(line, "bad") for line in lines]
-    told = told or [Styled("Nothing is stuck or failing.", "good")]
-    return [[line] for line in (Styled(_headline(inspection, now), "bold"), *told)]
+    styled = [Styled(line, "bad") for line in lines]
+    styled = styled or [Styled("Nothing is stuck or failing.", "good")]
+    return [[line] for line in (Styled(_headline(inspection, now), "bold"), *styled)]
 
 
-def _told(seen: StuckSeen) -> str:
+def _describe_stuck(seen: StuckSeen) -> str:
     return f"{seen.actor}: {seen.what}" if seen.actor else seen.what
 
 
@@ -119,7 +119,7 @@ def _rows(inspection: Inspection, stuck: Collection[str]) -> Iterator[Row]:
         for one in inspection.process.sessions
     }
     actors = {actor.name: actor for actor in inspection.actors}
-    for name in sessions:  # it owes something although nobody is at home
+    for name in sessions:  # a session with open work may have no running actor
         actors.setdefault(name, ActorSeen(name, "asleep", 0.0))
     below: dict[str, list[ActorSeen]] = {}
     for actor in actors.values():
@@ -133,8 +133,8 @@ def _rows(inspection: Inspection, stuck: Collection[str]) -> Iterator[Row]:
             style: Style = "bad" if actor.name in stuck else ""
             since = "" if actor.state == "asleep" else duration(actor.age)
             queue = f"{actor.depth}/{actor.capacity}" if actor.capacity else ""
-            told = "\n".join([_summary(actor, sessions.get(actor.name)), *_details(actor), ""])
-            yield Styled(label, style), Styled(actor.state, style), since, queue, told
+            notes = "\n".join([_summary(actor, sessions.get(actor.name)), *_details(actor), ""])
+            yield Styled(label, style), Styled(actor.state, style), since, queue, notes
             yield from draw(actor.name, before + ("   " if last else "│  "))
 
     yield from draw("", "")

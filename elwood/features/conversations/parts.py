@@ -1,4 +1,4 @@
-"""The tool and the command that look up what was said."""
+"""The tool and the command that search conversations."""
 
 from typing import Annotated
 
@@ -13,8 +13,8 @@ from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
-from elwood.features.conversations.said import GLIMPSE, ROOM, SaidTurn, shown
 from elwood.features.conversations.store import SearchOutcome, find
+from elwood.features.conversations.turns import LONG_PART, SHORT_PART, MatchingTurn, format_turn
 from elwood.foundation.text.words import asked
 
 MOST, USUAL = 20, 5
@@ -29,47 +29,46 @@ class ConversationQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ConversationSearch:
-    """Searches the conversations of whoever asks, one search at a time."""
+    """Search the conversations of the requester, one search at a time."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._reading = trio.Lock()
 
     async def find(self, query: str, limit: int, person: str, route: Route) -> SearchOutcome:
-        """Find turns that *person* alone has begun, and, if *route* is a private chat, all of it.
+        """Find turns of *person* alone and, if *route* is a private chat, all turns there.
 
-        There nobody else speaks but tasks of theirs.
+        In a private chat only that person and their tasks speak.
         """
 
-        def belongs(said: SaidTurn) -> bool:
-            is_here = route.private and said.route.private and said.route.is_same_chat(route)
-            return is_here or said.people == {person}
+        def belongs(turn: MatchingTurn) -> bool:
+            is_here = route.private and turn.route.private and turn.route.is_same_chat(route)
+            return is_here or turn.people == {person}
 
         state = self._core.paths.state
         async with self._reading:
             return await self._core.environment.blocking(lambda: find(state, query, limit, belongs))
 
-    async def tool(self, given: ConversationQuery, context: ToolContext) -> Output:
+    async def run_tool(self, given: ConversationQuery, context: ToolContext) -> Output:
         if not asked(given.query):
             raise ToolFailure("query has no words; give some that were said")
         result = await self.find(given.query, given.limit, context.principal, context.route)
-        strange = dict.fromkeys(one.session for one in result.found if one.untrusted)
-        origin = f"conversations: {', '.join(strange)}" if strange else ""
-        return Output(
-            self.text(result, ROOM) or NOTHING, bool(strange), private=True, origin=origin
-        )
+        untrusted = dict.fromkeys(turn.session for turn in result.turns if turn.untrusted)
+        origin = f"conversations: {', '.join(untrusted)}" if untrusted else ""
+        text = self._format(result, LONG_PART) or NOTHING
+        return Output(text, bool(untrusted), private=True, origin=origin)
 
-    async def command(self, call: CommandCall) -> CommandAnswer:
+    async def run_command(self, call: CommandCall) -> CommandAnswer:
         if not asked(call.given):
             return CommandAnswer("Say what to look for: /search WORDS")
-        who = call.received
-        result = await self.find(call.given, USUAL, who.principal, who.route)
-        head = "What was said, the best first:" if result.found else NOTHING
-        return CommandAnswer(head, self.text(result))
+        request = call.received
+        result = await self.find(call.given, USUAL, request.principal, request.route)
+        head = "What was said, the best first:" if result.turns else NOTHING
+        return CommandAnswer(head, self._format(result))
 
-    def text(self, result: SearchOutcome, room: int = GLIMPSE) -> str:
+    def _format(self, result: SearchOutcome, limit: int = SHORT_PART) -> str:
         zone = self._core.clock.zone
-        turns = [shown(one, result.chosen, zone, room) for one in result.found]
+        turns = [format_turn(turn, result.words, zone, limit) for turn in result.turns]
         return "\n\n".join([*turns, *result.left_out])
 
 
@@ -86,7 +85,7 @@ async def build(core: Core, others: Gathered) -> Parts:
                     "dates. Words find only words that begin like them: try others for the same."
                 ),
                 input=ConversationQuery,
-                run=search.tool,
+                run=search.run_tool,
                 risk="read",
                 effect="pure",
                 target=lambda given: given.query,
@@ -99,7 +98,7 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="search",
                 help="find what we said",
                 usage="/search WORDS: in all our conversations.",
-                run=search.command,
+                run=search.run_command,
                 group="What I know and plan",
             )
         ],

@@ -1,7 +1,7 @@
-"""Finds what was said in the logs of conversations: they are the truth, and there is no index.
+"""Search the logs of conversations.
 
-What is read leaves nothing behind, for a crash to hurt or for what was forgotten to stay in; 50 MB
-of logs take about a second (decision 33).  All of it blocks.
+There is no index, which a crash could damage and which could hold forgotten text; 50 MB of logs
+take about a second (decision 33).  All functions block.
 """
 
 import time
@@ -12,30 +12,35 @@ import msgspec
 
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
-from elwood.features.conversations.said import SaidTurn, said_in
+from elwood.features.conversations.turns import MatchingTurn, matching_turns
 from elwood.foundation.storage.journal import HistoryGone, JournalDamaged, read_since, segments
 from elwood.foundation.text.words import asked
 
-# Closed parts of one log that are read, of 512 kB each; seconds after which no other log is begun.
+# Closed segments to read of one log, 512 kB each; seconds after which no further log is opened.
 MAX_SEGMENTS, PATIENCE = 200, 20.0
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The turns that were found, the best first; and what was not looked at, in sentences."""
+    """The result of a search."""
 
-    chosen: tuple[str, ...]
-    found: tuple[SaidTurn, ...]
+    # The words of the query.
+    words: tuple[str, ...]
+    # The best match first.
+    turns: tuple[MatchingTurn, ...]
+    # Sentences on the logs that were not searched.
     left_out: tuple[str, ...]
 
 
-def find(state: Path, query: str, limit: int, belongs: Callable[[SaidTurn], bool]) -> SearchOutcome:
-    """Find the best *limit* turns by the words of *query*, among those that *belong* to who asks.
+def find(
+    state: Path, query: str, limit: int, belongs: Callable[[MatchingTurn], bool]
+) -> SearchOutcome:
+    """Return the best *limit* turns for *query*, of those for which *belongs* is true.
 
-    The conversations that were active last are read first.
+    The latest active conversations are read first.
     """
-    chosen, until = asked(query), time.monotonic() + PATIENCE
-    logs = sorted((state / "sessions").glob("*.jsonl"), key=_written, reverse=True)
-    found: list[SaidTurn] = []
+    words, until = asked(query), time.monotonic() + PATIENCE
+    logs = sorted((state / "sessions").glob("*.jsonl"), key=_modified_at, reverse=True)
+    turns: list[MatchingTurn] = []
     left_out: list[str] = []
     for number, path in enumerate(logs):
         if time.monotonic() > until:
@@ -47,15 +52,15 @@ def find(state: Path, query: str, limit: int, belongs: Callable[[SaidTurn], bool
             left_out.append(f"the oldest part of {path.stem} was not looked at")
         try:
             before, log = read_since(path, Entry, Session, since)
-            found += filter(belongs, said_in(path.stem, before, log, chosen))
+            turns += filter(belongs, matching_turns(path.stem, before, log, words))
         except (JournalDamaged, HistoryGone, OSError) as error:
             left_out.append(f"{path.stem} could not be read: {type(error).__name__}")
-        found = sorted(found, key=lambda one: (-one.words, -one.at))[:limit]
-    return SearchOutcome(chosen, tuple(found), tuple(left_out))
+        turns = sorted(turns, key=lambda turn: (-turn.words, -turn.at))[:limit]
+    return SearchOutcome(words, tuple(turns), tuple(left_out))
 
 
-def _written(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:  # it was old, and is gone
+    except FileNotFoundError:  # an expired log was deleted
         return 0.0

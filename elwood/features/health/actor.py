@@ -1,4 +1,4 @@
-"""Watches Elwood: tells the owner what is stuck, systemd that we are alive, monitors how we do."""
+"""Watch Elwood: alert the owner, feed the systemd watchdog, write health.json for monitors."""
 
 import logging
 import os
@@ -41,72 +41,72 @@ from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.health")
 
-# Seconds between two looks at the actor table.
+# Seconds between two checks of the actor table.
 EVERY = 1.0
-# Seconds that a look may be late before it is worth a line: something blocked the loop.
+# Seconds that a check may be late before it is logged: something blocked the loop.
 LATE = 1.0
-# Seconds that the channel has for one message to the owner, and between two tries.
+# Seconds for one message to the owner, and between two attempts.
 POST = 20.0
 RETRY = 10.0
-# Seconds for which a channel must work again before what got stuck meanwhile is told there.
+# Seconds for which a channel must work again before alarms of the outage are sent there.
 CALM = 15.0
 Outcome = Literal["sent", "unsure", "unsent", "down"]
-# Seconds that a vital actor may be away or deaf: more than its longest restart delay.
+# Seconds that a vital actor may be down or unresponsive: more than its longest restart delay.
 VITAL = 90.0
 
-# Lines of one message, and characters of one line: together less than a message of any channel.
+# Lines of one message, and characters of one line: together they fit a message of any channel.
 MAX_LINES = 10
 MAX_LINE = 180
 
-# Seconds between two looks at the disks.
+# Seconds between two checks of the disks.
 MEASURE_EVERY = 20.0
-# Such looks between two writings of health.json: monitors ask once a minute.
+# Checks between two writes of health.json: monitors ask once a minute.
 WRITE_EVERY = 3
-# Actors and sessions that stand in it.
+# The most actors and sessions in it.
 LISTED = 200
 
-# What the actors are called that send, and what the scheduler says that it has done.
+# Prefix of the names of outboxes, and the scheduler's name for its heartbeat.
 OUTBOX, HEARTBEAT = "outbox ", "heartbeat"
 
 LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
 
 
-# --- what the owner is told -----------------------------------------------------------------------
+# --- alarms for the owner -------------------------------------------------------------------------
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Something stuck: the owner is told once of its *subject*, until that is over."""
+    """Something is stuck.  The owner gets one message for a *subject* until that is over."""
 
     subject: str
     text: str
 
 
 class AlarmNews(msgspec.Struct, frozen=True):
-    """What the owner does not know yet."""
+    """Changes of alarms that the owner does not know yet."""
 
     begun: tuple[Alarm, ...] = ()
     over: tuple[Alarm, ...] = ()
 
 
-def news(told: Mapping[str, Alarm], present: Iterable[Alarm]) -> AlarmNews | None:
-    """Compare what is stuck with the alarms *told*, by subject; None if nothing is new."""
+def find_news(known: Mapping[str, Alarm], present: Iterable[Alarm]) -> AlarmNews | None:
+    """Compare the *present* alarms with those *known* to the owner, by subject; None if equal."""
     by_subject: dict[str, Alarm] = {}
     for alarm in present:
         by_subject.setdefault(alarm.subject, alarm)
-    begun = tuple(alarm for subject, alarm in by_subject.items() if subject not in told)
-    over = tuple(alarm for subject, alarm in told.items() if subject not in by_subject)
+    begun = tuple(alarm for subject, alarm in by_subject.items() if subject not in known)
+    over = tuple(alarm for subject, alarm in known.items() if subject not in by_subject)
     return AlarmNews(begun, over) if begun or over else None
 
 
-def after(told: Mapping[str, Alarm], news: AlarmNews) -> dict[str, Alarm]:
-    """Return the alarms that the owner knows when *news* have been told."""
+def apply_news(known: Mapping[str, Alarm], news: AlarmNews) -> dict[str, Alarm]:
+    """Return the alarms that the owner knows after *news* were sent."""
     over = {alarm.subject for alarm in news.over}
-    lasting = {subject: alarm for subject, alarm in told.items() if subject not in over}
+    lasting = {subject: alarm for subject, alarm in known.items() if subject not in over}
     return lasting | {alarm.subject: alarm for alarm in news.begun}
 
 
-def words(news: AlarmNews) -> str:
-    """Say *news* to the owner, as plain text of bounded length."""
+def format_news(news: AlarmNews) -> str:
+    """Format *news* for the owner, as plain text of bounded length."""
     lines = [f"⚠ {one_line(alarm.text, MAX_LINE)}" for alarm in news.begun]
     lines += [f"✓ Over: {one_line(alarm.subject, MAX_LINE)}" for alarm in news.over]
     if len(lines) > MAX_LINES:
@@ -118,30 +118,31 @@ def words(news: AlarmNews) -> str:
 
 
 class HealthFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in health.json; *at* is Unix seconds, *uptime* and ages are seconds.
+    """The content of health.json."""
 
-    *channels* say how each of their actors did last, *queues* how many messages wait where.
-    *told* are the warnings for the life of a process that the owner knows already.
-    """
-
+    # Unix time.
     at: float
     status: str
     version: str
+    # Seconds.
     uptime: float
     heartbeat: DoneSeen | None
+    # The last results of the actors of each channel.
     channels: Mapping[str, Sequence[DoneSeen]]
     vitals: Vitals
+    # The number of unread messages by actor.
     queues: Mapping[str, int]
     restarts: int
     disk: Mapping[str, Space]
     inspection: Inspection
+    # Warnings for the life of the process that the owner knows already.
     told: tuple[str, ...] = ()
 
 
 def health_file(
-    at: float, status: str, disk: Mapping[str, Space], seen: Inspection, told: tuple[str, ...] = ()
+    at: float, status: str, disk: Mapping[str, Space], seen: Inspection, sent: tuple[str, ...] = ()
 ) -> HealthFile:
-    """Put together what monitors ask for, of all that is *seen*."""
+    """Build the content of health.json from an inspection."""
     actors = {actor.name: actor for actor in seen.actors}
     channels = [name.removeprefix(OUTBOX) for name in actors if name.startswith(OUTBOX)]
     done = {name: [*actors[OUTBOX + name].done] for name in channels}
@@ -160,12 +161,12 @@ def health_file(
         restarts=sum(actor.restarts for actor in seen.actors),
         disk=disk,
         inspection=msgspec.structs.replace(shorten(seen, LISTED), vitals=Vitals()),
-        told=told,
+        told=sent,
     )
 
 
-def before(data: bytes) -> HealthFile | None:
-    """Read the health.json of an earlier process; None if it is of another version, or cut."""
+def parse_health_file(data: bytes) -> HealthFile | None:
+    """Parse health.json; return None if it is truncated or of another version."""
     try:
         return msgspec.json.decode(data, type=HealthFile)
     except (msgspec.DecodeError, RecursionError):
@@ -173,7 +174,7 @@ def before(data: bytes) -> HealthFile | None:
 
 
 class LastError(logging.Handler):
-    """Keeps the last error of the log in *vitals*."""
+    """Store the last logged error in *vitals*."""
 
     def __init__(self, vitals: Vitals, redact: Callable[[str], str]) -> None:
         super().__init__(logging.ERROR)
@@ -182,7 +183,7 @@ class LastError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        with suppress(Exception):  # it is no line, as stderr says; whoever logs goes on
+        with suppress(Exception):  # a bad record: stderr reports it, and the caller continues
             why = getattr(record, "why", "") or (error and f"{type(error).__name__}: {error}") or ""
             text = f"{record.name.removeprefix('elwood.')}: {record.getMessage()} {why}"
             self._vitals.last_error = one_line(self._redact(text), MAX_LINE)
@@ -190,24 +191,24 @@ class LastError(logging.Handler):
 
 
 def sizes(state: Path, workspace: Path) -> dict[str, int]:
-    """Add up the bytes of what is kept; the *workspace* counts for itself.  Blocks."""
-    found = {"state": 0, "journals": 0, "memory index": 0}
+    """Sum the sizes of the files in *state*, without the *workspace*, in bytes.  Blocks."""
+    totals = {"state": 0, "journals": 0, "memory index": 0}
     for folder, folders, names in os.walk(state):
         folders[:] = [name for name in folders if Path(folder, name) != workspace]
         for name in names:
-            with suppress(OSError):  # it is gone
+            with suppress(OSError):  # deleted since
                 size = os.lstat(f"{folder}/{name}").st_size
-                found["state"] += size
-                found["journals"] += size if name.endswith((".jsonl", ".jsonl.gz")) else 0
-                found["memory index"] += size if name.startswith("memory.db") else 0
-    return found
+                totals["state"] += size
+                totals["journals"] += size if name.endswith((".jsonl", ".jsonl.gz")) else 0
+                totals["memory index"] += size if name.startswith("memory.db") else 0
+    return totals
 
 
 class DiskMonitor:
-    """Looks every few seconds, and tells *admission* why no new work is to be taken, if none is.
+    """Check the disks every few seconds; set the refusal of *admission* when one is full.
 
-    *folders* measure the disks of what they are named after, and raise OSError; *write* raises
-    DiskFull.  *measure* brings the vitals up to date.
+    *folders* map a description to a function that measures the disk and may raise OSError.
+    *write* may raise DiskFull.  *measure* updates the vitals.
     """
 
     def __init__(
@@ -230,23 +231,23 @@ class DiskMonitor:
         self._now = now
 
     async def run(self, write: Callable[[], Awaitable[None]]) -> None:
-        looks = 0
+        checks = 0
         while True:
-            await self._look()
-            if looks % WRITE_EVERY == 0:
+            await self._check_disks()
+            if checks % WRITE_EVERY == 0:
                 await self._measure()
                 await write()
-            looks += 1
+            checks += 1
             await trio.sleep(MEASURE_EVERY)
 
-    async def write(self, status: str, told: tuple[str, ...] = ()) -> None:
-        """Write health.json; *status* says in a few words how Elwood does."""
-        health = health_file(self._now(), status, self._spaces, self._inspect(), told)
+    async def write(self, status: str, sent: tuple[str, ...] = ()) -> None:
+        """Write health.json with a short *status*."""
+        health = health_file(self._now(), status, self._spaces, self._inspect(), sent)
         content = msgspec.json.format(msgspec.json.encode(health)) + b"\n"
         await write_or_report(WRITE, self._write(content))
 
-    async def _look(self) -> None:
-        """Measure what can be; what cannot stays as it was seen last."""
+    async def _check_disks(self) -> None:
+        """Measure the disks; on an error keep the last value."""
         for name, measure in self._folders.items():
             try:
                 self._spaces[name] = await measure()
@@ -266,12 +267,12 @@ class DiskMonitor:
 
 
 class Health:
-    """Stands on the lowest step; it asks outboxes, above it, as everybody else only offers to it.
+    """The actor on the lowest step: it may ask outboxes, since others only offer to it.
 
-    *owner* is where the owner reads, best first.  *vital* names the actors without which Elwood is
-    not alive, each with the seconds that it may be away or leave its messages unread.  *up* is set
-    when Elwood is ready for the world, *stop* when it begins to stop.  What the owner has been told
-    outlives a crash of this actor, but not the process; only warnings that last are *known*.
+    *owner* returns the owner's routes, best first.  *vital* maps the actors that Elwood needs to
+    the seconds that each may be down or leave its messages unread.  *up* is set when Elwood is
+    ready, *stop* when it begins to stop.  Sent alarms survive a crash of this actor, but not the
+    process; *known* has the lasting warnings sent by an earlier one.
     """
 
     def __init__(
@@ -301,27 +302,27 @@ class Health:
         self._silent: list[str] = []
         self._status = ""
         self._is_ready = False
-        lasting = (self._alarm(found) for found in actor_table.stuck() if found.lasts)
-        self._told = {alarm.subject: alarm for alarm in lasting if alarm.text in known}
+        lasting = (self._build_alarm(one) for one in actor_table.stuck() if one.lasts)
+        self._sent = {alarm.subject: alarm for alarm in lasting if alarm.text in known}
 
     async def run(self, mailbox: Mailbox[Event]) -> None:
-        """Look every second, and at once when something crashed, until the mailbox is closed."""
+        """Check every second, and after each crash, until the mailbox is closed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
-            nursery.start_soon(self._tell)
-            nursery.start_soon(self._announce)
+            nursery.start_soon(self._report_alarms)
+            nursery.start_soon(self._announce_states)
             nursery.start_soon(self._disks.run, self._write)
             async for event in mailbox:
                 if isinstance(event, Crashed):
-                    self._look()
+                    self._check_actors()
             nursery.cancel_scope.cancel()
         if not self._stop.is_set():  # stopped by an escalation, not from outside
             self._notify.stopping()
 
-    async def _announce(self) -> None:
+    async def _announce_states(self) -> None:
         await self._up.wait()
         log.info("elwood up")
-        self._say_ready()
+        self._notify_ready()
         await self._stop.wait()
         self._notify.stopping()
 
@@ -333,30 +334,30 @@ class Health:
             late = trio.current_time() - due
             if late > LATE:
                 log.warning("loop was held up", extra={"seconds": round(late, 1)})
-            self._look()
-            self._ping(began)
-            self._say_ready()
+            self._check_actors()
+            self._feed_watchdog(began)
+            self._notify_ready()
             due = trio.current_time() + period
             await trio.sleep(period)
 
-    def _say_ready(self) -> None:
-        """Say it until it is taken: systemd would end us after a while if it were lost."""
+    def _notify_ready(self) -> None:
+        """Repeat until it is sent: systemd stops a service that never becomes ready."""
         if self._up.is_set() and not self._is_ready:
             self._is_ready = self._notify.ready()
 
-    def _look(self) -> None:
-        """Compare with the look before; the log and the status line tell what has changed."""
-        stuck, before = {found.key: found for found in self._actor_table.stuck()}, self._stuck
-        for found in (stuck[key] for key in stuck.keys() - before.keys()):
-            log.warning("stuck", extra={"actor": found.actor, "what": found.what})
+    def _check_actors(self) -> None:
+        """Log the changes since the last check, and update the status line."""
+        stuck, before = {one.key: one for one in self._actor_table.stuck()}, self._stuck
+        for one in (stuck[key] for key in stuck.keys() - before.keys()):
+            log.warning("stuck", extra={"actor": one.actor, "what": one.what})
         for gone in (before[key] for key in before.keys() - stuck.keys()):
             log.info("no longer stuck", extra={"actor": gone.actor, "what": gone.subject})
         self._stuck = stuck
-        status = self._how()
+        status = self._describe_status()
         if status != self._status and self._notify.status(status):
             self._status = status
 
-    def _how(self) -> str:
+    def _describe_status(self) -> str:
         subjects = sorted(self._subjects())
         if self._stop.is_set():
             return "stopping"
@@ -366,10 +367,10 @@ class Health:
             return self._redact(f"stuck: {', '.join(subjects)}")
         return "running" if self._up.is_set() else "starting"
 
-    def _ping(self, began: float) -> None:
-        """Tell systemd that we are alive, if that is true.
+    def _feed_watchdog(self, began: float) -> None:
+        """Feed the systemd watchdog if all vital actors respond.
 
-        That this runs at all proves that the loop turns.
+        That this runs at all proves that the event loop runs.
         """
         silent = [] if self._stop.is_set() else silent_actors(self._actor_table, self._vital, began)
         if silent != self._silent:
@@ -379,50 +380,50 @@ class Health:
         if not silent:
             self._notify.ping()
 
-    async def _tell(self) -> None:
-        """Keep the owner informed; what could not be sent is told later if it still holds."""
+    async def _report_alarms(self) -> None:
+        """Send changes to the owner; those that could not be sent are sent later if still true."""
         repeat = False
         while True:
             await trio.sleep(EVERY)
-            fresh = news(self._told, map(self._alarm, self._stuck.values()))
+            fresh = find_news(self._sent, map(self._build_alarm, self._stuck.values()))
             if fresh is None:
                 repeat = False
                 continue
             outcome = await self._post(fresh, repeat)
             if outcome == "sent":
-                self._told = after(self._told, fresh)
+                self._sent = apply_news(self._sent, fresh)
                 repeat = False
                 await self._write()
                 continue
             repeat = outcome == "unsure" or (repeat and outcome == "down")
             if outcome == "down":
-                continue  # one that crashes again and again is up for moments: none may be missed
+                continue  # no pause: an actor that keeps crashing is up for moments only
             log.warning("owner not told", extra={"stuck": len(fresh.begun), "why": outcome})
             await trio.sleep(RETRY)
 
     async def _write(self) -> None:
-        await self._disks.write(self._how(), self._known())
+        await self._disks.write(self._describe_status(), self._sent_warnings())
 
-    def _known(self) -> tuple[str, ...]:
-        """List the warnings that last and that the owner has been told of."""
-        lasting = (self._alarm(found).subject for found in self._actor_table.stuck() if found.lasts)
-        return tuple(self._told[subject].text for subject in lasting if subject in self._told)
+    def _sent_warnings(self) -> tuple[str, ...]:
+        """List the lasting warnings that were sent to the owner."""
+        lasting = (self._build_alarm(one).subject for one in self._actor_table.stuck() if one.lasts)
+        return tuple(self._sent[subject].text for subject in lasting if subject in self._sent)
 
-    def _alarm(self, stuck: Stuck) -> Alarm:
+    def _build_alarm(self, stuck: Stuck) -> Alarm:
         return Alarm(self._redact(_subject(stuck)), self._redact(stuck.told))
 
     async def _post(self, fresh: AlarmNews, repeat: bool) -> Outcome:
-        """Send to the first place that takes it."""
+        """Send to the first of the owner's routes that accepts the message."""
         result: Outcome = "unsent"
         for route in self._owner():
             outbox = self._outboxes.get(route.channel)
             if outbox is None or f"{outbox.name}: unread messages" in self._subjects():
-                continue  # it would only wait there until it is wrong
-            post = Post(route=route, part=Rich(words(fresh)), repeat=repeat, calm=CALM)
+                continue  # the message would wait there until it is outdated
+            post = Post(route=route, part=Rich(format_news(fresh)), repeat=repeat, calm=CALM)
             try:
                 with trio.fail_after(POST):
                     answer = await outbox.ask(post)
-            except ActorDown:  # it has not seen it
+            except ActorDown:  # it did not get the message
                 result = "down" if result == "unsent" else result
                 continue
             except (ActorCrashed, trio.TooSlowError):
@@ -446,9 +447,9 @@ def _subject(stuck: Stuck) -> str:
 
 
 def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: float) -> list[str]:
-    """Name the *vital* actors that have been away or deaf for longer than they may.
+    """List the *vital* actors that were down or unresponsive for longer than their limit.
 
-    One that has no status counts as away since *began*.
+    An actor without a status counts as down since *began*.
     """
     now, silent = actor_table.now(), []
     for name, limit in vital.items():
@@ -463,14 +464,14 @@ def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: fl
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor that watches: it may ask all others, and all others only hint to it."""
+    """Build the health actor: it may ask all others, and others only send it hints."""
     paths, blocking = core.paths, core.environment.blocking
     calls, file = core.environment.calls(), core.paths.state / "health.json"
 
     async def write(data: bytes) -> None:
         await blocking(lambda: core.disk.replace(file, data))
 
-    last = await blocking(lambda: before(file.read_bytes() if file.is_file() else b""))
+    last = await blocking(lambda: parse_health_file(file.read_bytes() if file.is_file() else b""))
     vitals, limits = core.vitals, core.config.of(Limits)
     if last is not None:
         vitals.last_error = last.vitals.last_error

@@ -1,15 +1,15 @@
-"""What the doctor finds about health: how full the disks are, and what health.json says."""
+"""Doctor checks: the free space of the disks, and health.json."""
 
 from collections.abc import Iterator
 
-from elwood.features.health.actor import before
+from elwood.features.health.actor import parse_health_file
 from elwood.features.health.settings import HealthSettings
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Calls, refusal, warning
 from elwood.foundation.text.lines import duration, one_line
 
-# Seconds after which nobody writes health.json any more: three times the pause between two.
+# Seconds after which health.json is stale: three times the pause between two writes.
 OLD = 180.0
 
 
@@ -18,7 +18,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def findings(config: Config, now: float) -> Iterator[Finding]:
-    """Judge what is there at Unix time *now*; blocks.  Raises OSError."""
+    """Check the disks and health.json at Unix time *now*.  Blocks.  Raises OSError."""
     settings, paths = config.of(HealthSettings), config.of(Paths)
     folders = {"the state folder": paths.state, "the workspace": paths.workspace}
     spaces = {name: Calls().space(path) for name, path in folders.items() if path.is_dir()}
@@ -27,7 +27,7 @@ def findings(config: Config, now: float) -> Iterator[Finding]:
     elif little := warning(spaces, settings.disk_warning, settings.disk_full):
         yield Finding("warning", "disk", little, "make room, or raise health.disk_warning")
     file = paths.state / "health.json"
-    if (seen := before(file.read_bytes() if file.exists() else b"")) is None:
+    if (seen := parse_health_file(file.read_bytes() if file.exists() else b"")) is None:
         return
     is_well = now - seen.at > OLD or seen.status == "running"
     what = f"{one_line(seen.status)}, {duration(now - seen.at)} ago"

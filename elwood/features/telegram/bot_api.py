@@ -1,4 +1,4 @@
-"""What the Bot API sends, read leniently: structs take what they know and ignore the rest."""
+"""Types of the Bot API, parsed leniently: unknown fields are ignored."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import msgspec
 
 
 class TelegramUser(msgspec.Struct):
-    """A person or a bot; *id* is the only thing they cannot choose."""
+    """A person or a bot; only the *id* is not their choice."""
 
     id: int
     is_bot: bool = False
@@ -18,7 +18,7 @@ class TelegramUser(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """What they call themselves: untrusted."""
+        """Their own name for themselves: untrusted."""
         return f"{self.first_name} {self.last_name or ''}".strip() or self.username or ""
 
 
@@ -29,13 +29,13 @@ class TelegramChat(msgspec.Struct):
 
 
 class TextQuote(msgspec.Struct):
-    """The part of a message that a reply picked out."""
+    """The part of a message that a reply quotes."""
 
     text: str = ""
 
 
 class ForwardOrigin(msgspec.Struct):
-    """Where a forwarded message comes from."""
+    """The origin of a forwarded message."""
 
     type: str = ""
     sender_user: TelegramUser | None = None
@@ -45,7 +45,7 @@ class ForwardOrigin(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """Who wrote it, in their own words: untrusted."""
+        """The author's name: untrusted."""
         if self.sender_user is not None:
             return self.sender_user.name
         chat = self.chat or self.sender_chat
@@ -61,9 +61,9 @@ class InlineButtons(msgspec.Struct):
     inline_keyboard: list[list[InlineButton]] = []
 
 
-# What can be attached, in words for people.
+# Kinds of attachments, in words for people.
 _KINDS = {
-    "animation": "animation",  # before document: animations carry both
+    "animation": "animation",  # before document: an animation has both
     "video": "video",
     "video_note": "video message",
     "voice": "voice message",
@@ -72,11 +72,11 @@ _KINDS = {
     "document": "document",
     "photo": "picture",
     "poll": "poll",
-    "venue": "place",  # before location: places carry both
+    "venue": "place",  # before location: a venue has both
     "location": "location",
     "contact": "contact",
 }
-# Those that are no files: what is told of them.
+# The fields to show of kinds that are not files.
 _FIELDS = {
     "sticker": ("emoji",),
     "poll": ("question",),
@@ -86,12 +86,12 @@ _FIELDS = {
 }
 
 
-# Pixels of the longer side of a picture that all models take as it is.
+# The longer side, in pixels, of a picture that no model scales down.
 LONGEST = 1568
 
 
 class SharedFile(msgspec.Struct):
-    """A file in a message; name and type are its sender's choice, *duration* is in seconds."""
+    """A file in a message; the sender chooses its name and type.  *duration* is in seconds."""
 
     file_id: str
     file_unique_id: str = ""
@@ -107,8 +107,8 @@ class FileLocation(msgspec.Struct):
     file_path: str
 
 
-class _Announced(msgspec.Struct, kw_only=True):
-    """What a service message has: it announces something and says nothing."""
+class _ServiceFields(msgspec.Struct, kw_only=True):
+    """The fields of service messages, which announce an event and have no text."""
 
     forum_topic_created: Any = None
     forum_topic_edited: Any = None
@@ -121,8 +121,8 @@ class _Announced(msgspec.Struct, kw_only=True):
     write_access_allowed: Any = None
 
 
-class TelegramMessage(_Announced):
-    """A message, as far as we can use it.  Of one we may not see, *date* is 0."""
+class TelegramMessage(_ServiceFields):
+    """A message, as far as we can use it.  *date* is 0 if we may not see it."""
 
     message_id: int
     chat: TelegramChat
@@ -141,7 +141,7 @@ class TelegramMessage(_Announced):
     caption: str | None = None
     reply_markup: InlineButtons | None = None
     entities: Any = None
-    # A new form of a file must not cost the text beside it.
+    # Untyped: a new form of an attachment must not make the text unreadable.
     photo: Any = None
     document: Any = None
     voice: Any = None
@@ -159,21 +159,21 @@ class TelegramMessage(_Announced):
 
     @property
     def topic(self) -> int | None:
-        """The topic it stands in; replies in plain groups carry a thread that is none."""
+        """The forum topic; replies in plain groups have a thread that is not a topic."""
         return self.message_thread_id if self.is_topic_message else None
 
     @property
     def is_service(self) -> bool:
-        return any(getattr(self, name) is not None for name in _Announced.__struct_fields__)
+        return any(getattr(self, name) is not None for name in _ServiceFields.__struct_fields__)
 
     @property
     def attached_as(self) -> str:
-        """The name of what is attached; empty if nothing is."""
+        """The field of the attachment, or ""."""
         return next((name for name in _KINDS if getattr(self, name) is not None), "")
 
     @property
     def attached(self) -> str | None:
-        """What is attached, in a word for people."""
+        """The kind of the attachment, in words for people."""
         return _KINDS.get(self.attached_as)
 
     @property
@@ -182,7 +182,7 @@ class TelegramMessage(_Announced):
 
     @property
     def file(self) -> SharedFile | None:
-        """The file that is attached; of a picture the size that a model can use."""
+        """The attached file; of a picture, the size that fits a model."""
         try:
             if self.attached_as != "photo":
                 return msgspec.convert(getattr(self, self.attached_as), SharedFile)
@@ -194,7 +194,7 @@ class TelegramMessage(_Announced):
 
     @property
     def details(self) -> str:
-        """What is told of something attached that is no file: words of anybody."""
+        """The text of an attachment that is not a file: untrusted."""
         given = getattr(self, self.attached_as) if self.attached_as in _FIELDS else None
         if not isinstance(given, dict):
             return ""
@@ -210,14 +210,14 @@ class CallbackQuery(msgspec.Struct):
 
 
 class StopPressed(msgspec.Struct):
-    """Somebody pressed the stop button of a draft."""
+    """The stop button of a draft was pressed."""
 
     chat: TelegramChat
     message_thread_id: int | None = None
 
 
 class ChatMember(msgspec.Struct):
-    """Whether somebody is in a chat; *is_member* counts for those who are restricted there."""
+    """A user's status in a chat; *is_member* matters for restricted users."""
 
     status: str = ""
     is_member: bool = False
@@ -228,7 +228,7 @@ class ChatMember(msgspec.Struct):
 
 
 class MembershipChanged(msgspec.Struct):
-    """We were brought into a chat, or out of it; in a private chat the person (un)blocked us."""
+    """The bot was added to or removed from a chat; in a private chat it was (un)blocked."""
 
     chat: TelegramChat
     from_: TelegramUser = msgspec.field(name="from")
@@ -237,7 +237,7 @@ class MembershipChanged(msgspec.Struct):
 
 
 class Update(msgspec.Struct):
-    """Something happened; of the kinds we know at most one is set."""
+    """An event; at most one of the known kinds is set."""
 
     update_id: int
     message: TelegramMessage | None = None
@@ -248,7 +248,7 @@ class Update(msgspec.Struct):
 
 
 class UnreadableUpdate(msgspec.Struct):
-    """An update in a form we do not know; *why* holds none of its content."""
+    """An update in an unknown form; *why* contains none of its content."""
 
     update_id: int
     why: str
@@ -267,42 +267,42 @@ class WebhookInfo(msgspec.Struct):
 
 
 def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate] | None:
-    """Read a list of updates, each for itself; None if it is no list at all.
+    """Parse a list of updates one by one; return None if it is not a list.
 
-    Lone surrogates, which JSON can carry and UTF-8 cannot, become replacement characters (TG-34).
-    *result* is the list, or the whole answer if that could not be read strictly.
+    Lone surrogates, which JSON can contain and UTF-8 cannot, become replacement characters (TG-34).
+    *result* is the list, or the whole answer if strict parsing failed.
     """
     text = bytes(result).decode("utf-8", "replace")
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if isinstance(found, dict):
-        found = found.get("result")
-    if not isinstance(found, list):
+    if isinstance(data, dict):
+        data = data.get("result")
+    if not isinstance(data, list):
         return None
     surrogates = "\\ud" in text.lower()
-    read = (_read(item, surrogates) for item in found if isinstance(item, dict))
+    read = (_parse_update(item, surrogates) for item in data if isinstance(item, dict))
     return [update for update in read if update is not None]
 
 
-def _read(item: dict[str, Any], surrogates: bool) -> Update | UnreadableUpdate | None:
-    """Read one update; None if it does not even have an id."""
+def _parse_update(item: dict[str, Any], surrogates: bool) -> Update | UnreadableUpdate | None:
+    """Parse one update; return None if it has no id."""
     try:
-        return msgspec.convert(_mended(item) if surrogates else item, Update)
+        return msgspec.convert(_replace_surrogates(item) if surrogates else item, Update)
     except (msgspec.ValidationError, RecursionError) as error:
         if type(number := item.get("update_id")) is not int:
             return None
-        # Where it is not as expected, without quoting it.
+        # Report the place of the error without its content.
         place = re.search(r"at `(\$[\w.\[\]]*)`", str(error))
         return UnreadableUpdate(number, place[1] if place else type(error).__name__)
 
 
-def _mended(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""Telegram as a channel: how its numbers become ids, and which conversation is where."""
+"""Telegram as a channel: principals, routes and sessions for its numeric ids."""
 
 import re
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ PEOPLE, SESSIONS = "tg:", "tg-"
 
 
 def principal_id(number: int) -> str:
-    """Return the principal of the user *number*, or of the group that has this id."""
+    """Return the principal of the user or group *number*."""
     return f"{PEOPLE}{number}"
 
 
 def number_of(principal: str) -> int:
-    """Return the number of a user or group; early journals have groups without the prefix."""
+    """Return the number of a user or group; old journals have groups without the prefix."""
     return int(principal.removeprefix(PEOPLE))
 
 
 def is_chat(chat: str, thread: str) -> bool:
-    """Return True if *chat* and *thread* can be numbers of Telegram.
+    """Return True if *chat* and *thread* can be ids of Telegram.
 
     >>> is_chat("-5", "3"), is_chat("7", ""), is_chat("@me", ""), is_chat("7", "-1")
     (True, True, False, False)
@@ -41,7 +41,7 @@ def route_to(
 
 
 def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
-    """Name the session of a chat and topic: safe as a file name, the same after an upgrade.
+    """Return the session of a chat and topic: a safe file name, unchanged by a group upgrade.
 
     >>> session_of(-100, 4, {-100: -5}), session_of(7, None, {})
     ('tg--5-4', 'tg-7')
@@ -51,12 +51,12 @@ def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
 
 
 def is_group(principal: str) -> bool:
-    """Return True if *principal* is a group: users have positive numbers."""
+    """Return True if *principal* is a group: groups have negative numbers."""
     return principal.startswith(f"{PEOPLE}-")
 
 
 class TelegramChannel(Channel, frozen=True, kw_only=True):
-    """Users have positive numbers, which are also those of their private chats; groups negative.
+    """Telegram.  Users and their private chats have positive numbers, groups negative ones.
 
     >>> from elwood.foundation.runtime import Mailbox
     >>> telegram = TelegramChannel(outbox=Mailbox("outbox", 1).address, owners=frozenset({"tg:7"}))
@@ -90,8 +90,8 @@ class TelegramChannel(Channel, frozen=True, kw_only=True):
         return not chat.startswith("-")
 
     def group(self, session: str) -> str | None:
-        found = re.fullmatch(rf"{SESSIONS}(-\d+)(?:-\d+)?", session)
-        return found[1] if found else None
+        match = re.fullmatch(rf"{SESSIONS}(-\d+)(?:-\d+)?", session)
+        return match[1] if match else None
 
     def is_owners(self, session: str) -> bool:
         return PEOPLE + session.removeprefix(SESSIONS).partition("-")[0] in self.owners

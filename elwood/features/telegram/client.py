@@ -1,4 +1,4 @@
-"""The calls of the Telegram Bot API, how it says no, and what then helps."""
+"""Calls of the Telegram Bot API, its errors and their remedies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
 
-# What we ask for; everything else would be confirmed unread.
+# The kinds of updates we request; others would be confirmed unread.
 ALLOWED_UPDATES = (
     "message",
     "edited_message",
@@ -40,25 +40,25 @@ ALLOWED_UPDATES = (
 )
 # Seconds beyond the long poll after which the connection must be dead (TG-36).
 POLL_MARGIN = 15.0
-# Seconds for an answer to any other call, and to one that only decorates.
+# Seconds for the response to other calls, and to calls that only show progress.
 CALL_TIMEOUT = 30.0
 PREVIEW_TIMEOUT = 5.0
-# Seconds for an answer to the question whether there is anybody.
+# Seconds for the response to a probe.
 PROBE_TIMEOUT = 10.0
-# Seconds for the answer to a file, which Telegram looks at before it says yes.
+# Seconds for the response to an upload, which Telegram checks first.
 UPLOAD_TIMEOUT = 60.0
-# Bytes of a file that the API gives, and seconds for all of it.
+# The largest file in bytes that the API serves, and seconds for its download.
 MAX_DOWNLOAD, DOWNLOAD_TIMEOUT = 20 << 20, 120.0
-# Bytes of a file that a Bot API server of our own has fetched: it is in memory for a moment.
+# Bytes of a file from a local Bot API server: it is in memory for a moment.
 MAX_LOCAL = 100 << 20
-# Seconds at most between two tries to download a file, whatever the server asks for.
+# The longest pause in seconds between two attempts to download a file.
 LAST_PAUSE = 30.0
-# Bytes of a button's data and characters of the answer to a press.
+# Bytes of a button's data, and characters of the answer to a button press.
 MAX_BUTTON_DATA = 64
 MAX_ANSWER = 200
-# Characters of a label that a telephone shows in half its width.
+# Characters of a label that fit half the width of a phone.
 SHORT_LABEL = 16
-# Updates fetched at once: the most the API gives.
+# Updates per request: the maximum of the API.
 BATCH = 100
 
 
@@ -71,9 +71,9 @@ class _Reply(msgspec.Struct):
 
 
 class Bot:
-    """One bot.  Every call raises TelegramError, Unreachable (surely not sent) or Interrupted.
+    """One bot.  Every call raises TelegramError, Unreachable (certainly not sent) or Interrupted.
 
-    Give each actor a Bot with a Client of its own: a poll never waits for a send's connection.
+    Each actor needs a Bot with its own Client, so that a poll never waits for a send's connection.
     """
 
     def __init__(self, settings: TelegramSettings, client: Client) -> None:
@@ -89,26 +89,26 @@ class Bot:
     async def get_updates(
         self, offset: int | None, *, wait: int
     ) -> list[Update | UnreadableUpdate]:
-        """Wait up to *wait* seconds for updates; all before *offset* are confirmed by asking.
+        """Wait up to *wait* seconds for updates; confirm all before *offset*.
 
-        One that cannot be read does not cost the others: it comes as Unreadable.
+        An update that cannot be parsed is returned as UnreadableUpdate.
         """
         ask: dict[str, Any] = {"timeout": wait, "limit": BATCH, "allowed_updates": ALLOWED_UPDATES}
         if offset is not None:
             ask["offset"] = offset
         answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)
-        reply = self._judge("getUpdates", answer)
+        reply = self._unwrap("getUpdates", answer)
         updates = read_updates(reply)
         if updates is None:
             raise TelegramError("getUpdates", 502, "the result is not a list of updates")
         return updates
 
     async def get_file(self, file: str) -> str:
-        """Say where *file* can be downloaded, for an hour."""
+        """Return the path of *file* for `download`, valid for an hour."""
         return (await self._call("getFile", {"file_id": file}, FileLocation)).file_path
 
     async def download(self, path: str) -> bytes:
-        """Download what `get_file` named, at most `MAX_DOWNLOAD` bytes."""
+        """Download a path from `get_file`, at most `MAX_DOWNLOAD` bytes."""
         with trio.move_on_after(DOWNLOAD_TIMEOUT):
             answer = await self._client.get(
                 f"{self._files}{quote(path)}", read_timeout=CALL_TIMEOUT, limit=MAX_DOWNLOAD
@@ -134,42 +134,43 @@ class Bot:
         buttons: Iterable[tuple[str, str]] = (),
         silent: bool = False,
     ) -> int:
-        """Send a message and return its id; *buttons* are texts with their data.
+        """Send a message and return its id; *buttons* are labels with their data.
 
-        Under *files*, at most 10, the text has at most 1024 UTF-16 units; *photos* are shown in
-        place, and made smaller by Telegram; several come as an album, which has no buttons.
-        *markdown* takes the place of the text, and Telegram draws it: it loads the pictures that
-        are named in it, and reads HTML, so there must be none.
+        The caption of *files*, at most 10, has at most 1024 UTF-16 units.  With *photos* the files
+        are shown inline, scaled by Telegram; several form an album, which has no buttons.
+        *markdown* replaces the text.  Telegram renders it, loads its pictures and parses HTML, so
+        it must contain none.
         """
-        ask = _addressed(chat, topic, reply_to, buttons)
+        ask = _send_parameters(chat, topic, reply_to, buttons)
         if silent:
             ask["disable_notification"] = True
         if markdown:
             ask["rich_message"] = {"markdown": markdown}
             return (await self._call("sendRichMessage", ask, SentMessage)).message_id
-        said: dict[str, Any] = {"caption" if files else "text": text} if text or not files else {}
+        content: dict[str, Any] = (
+            {"caption" if files else "text": text} if text or not files else {}
+        )
         if text and entities:
-            said["caption_entities" if files else "entities"] = entities
+            content["caption_entities" if files else "entities"] = entities
         if not files:
-            ask |= said | {"link_preview_options": {"is_disabled": True}}
+            ask |= content | {"link_preview_options": {"is_disabled": True}}
             return (await self._call("sendMessage", ask, SentMessage)).message_id
         kind = "photo" if photos else "document"
         if len(files) == 1:
             method = f"send{kind.capitalize()}"
-            return (
-                await self._upload(method, ask | said, {kind: files[0]}, SentMessage)
-            ).message_id
+            sent = await self._upload(method, ask | content, {kind: files[0]}, SentMessage)
+            return sent.message_id
         named = {f"file{number}": file for number, file in enumerate(files)}
         media: list[dict[str, Any]] = [{"type": kind, "media": f"attach://{one}"} for one in named]
-        media[0] |= said
+        media[0] |= content
         ask["media"] = media
         return (await self._upload("sendMediaGroup", ask, named, list[SentMessage]))[0].message_id
 
     async def send_message_draft(
         self, chat: int, draft: int, text: str, *, topic: int | None = None
     ) -> None:
-        """Show *text* as being written, with a stop button; private chats only."""
-        ask = _addressed(chat, topic) | {"draft_id": draft, "text": text, "can_stop": True}
+        """Show *text* as a draft, with a stop button; private chats only."""
+        ask = _send_parameters(chat, topic) | {"draft_id": draft, "text": text, "can_stop": True}
         await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
 
     async def edit_message_text(
@@ -180,7 +181,7 @@ class Bot:
         entities: Sequence[Entity] = (),
         buttons: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Replace one of our messages, with its buttons; an equal one is a success (TG-06)."""
+        """Replace one of our messages and its buttons; no change is a success (TG-06)."""
         ask: dict[str, Any] = {"chat_id": chat, "message_id": message, "text": text}
         ask |= {"link_preview_options": {"is_disabled": True}} | _markup(buttons)
         if entities:
@@ -193,13 +194,13 @@ class Bot:
     async def edit_message_reply_markup(
         self, chat: int, message: int, buttons: Iterable[tuple[str, str]] = ()
     ) -> None:
-        """Replace the buttons of one of our messages, by none at all if there are no *buttons*."""
+        """Replace the buttons of one of our messages; no *buttons* remove them."""
         ask = {"chat_id": chat, "message_id": message} | _markup(buttons)
         await self._edit("editMessageReplyMarkup", ask)
 
     async def send_chat_action(self, chat: int, *, topic: int | None = None) -> None:
-        """Show for five seconds that we are typing."""
-        ask = _addressed(chat, topic) | {"action": "typing"}
+        """Show "typing" for five seconds."""
+        ask = _send_parameters(chat, topic) | {"action": "typing"}
         await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
 
     async def set_message_reaction(self, chat: int, message: int, emoji: str) -> None:
@@ -208,14 +209,14 @@ class Bot:
         await self._call("setMessageReaction", ask | {"reaction": reaction}, bool, PREVIEW_TIMEOUT)
 
     async def answer_callback_query(self, query: str, text: str) -> None:
-        """End the waiting of a pressed button and show *text*."""
+        """End the progress display of a pressed button, and show *text*."""
         ask = {"callback_query_id": query, "text": text[:MAX_ANSWER]}
         await self._call("answerCallbackQuery", ask, bool, PREVIEW_TIMEOUT)
 
     async def set_my_commands(
         self, commands: Mapping[str, str], scope: Mapping[str, str | int]
     ) -> None:
-        listed = [{"command": name, "description": said} for name, said in commands.items()]
+        listed = [{"command": name, "description": help} for name, help in commands.items()]
         await self._call("setMyCommands", {"commands": listed, "scope": scope}, bool)
 
     async def get_webhook_info(self) -> WebhookInfo:
@@ -226,13 +227,13 @@ class Bot:
         return await self._call("setWebhook", ask, bool)
 
     async def delete_webhook(self) -> None:
-        """Remove the webhook and keep the updates that wait."""
+        """Remove the webhook and keep the pending updates."""
         await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)
 
     async def _upload(
         self, method: str, ask: Mapping[str, Any], files: Mapping[str, Attachment], kind: type[T]
     ) -> T:
-        # In a form, what is not text is JSON.
+        # In a form, values other than text are JSON.
         fields = {
             key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
             for key, value in ask.items()
@@ -243,7 +244,7 @@ class Bot:
             *((field, file.name, file.data) for field, file in files.items()),
             read_timeout=UPLOAD_TIMEOUT,
         )
-        return self._read(method, self._judge(method, answer), kind)
+        return self._parse(method, self._unwrap(method, answer), kind)
 
     async def _edit(self, method: str, ask: dict[str, Any]) -> None:
         try:
@@ -256,28 +257,28 @@ class Bot:
         self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
     ) -> T:
         answer = await self._send(method, ask, limit)
-        return self._read(method, self._judge(method, answer), kind)
+        return self._parse(method, self._unwrap(method, answer), kind)
 
     @staticmethod
-    def _read(method: str, result: bytes | msgspec.Raw, kind: type[T]) -> T:
+    def _parse(method: str, result: bytes | msgspec.Raw, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(result, type=kind)
         except msgspec.DecodeError:
-            # It said yes: what was asked for has happened.
+            # Code 200: the request has been carried out.
             raise TelegramError(method, 200, "an answer that cannot be read") from None
 
     async def _send(self, method: str, ask: object, limit: float) -> Answer:
         body = msgspec.json.encode(ask)
         return await self._client.post_json(self._prefix + method, body, read_timeout=limit)
 
-    def _judge(self, method: str, answer: Answer) -> bytes | msgspec.Raw:
-        """Return the result, or raise what the API says is wrong."""
+    def _unwrap(self, method: str, answer: Answer) -> bytes | msgspec.Raw:
+        """Return the result, or raise the error of the API."""
         status, waits = answer.status, retry_after(answer.headers)
         try:
             reply = msgspec.json.decode(answer.body, type=_Reply)
         except (msgspec.DecodeError, UnicodeDecodeError):
             if status == 200:
-                return answer.body  # hostile text may be the reason; who reads it decides
+                return answer.body  # hostile text may be the reason; the caller parses it
             what = "an answer that is not the Bot API's"
             raise TelegramError(method, status, what, retry_after=waits) from None
         if reply.ok:
@@ -286,23 +287,23 @@ class Bot:
         raise TelegramError(
             method,
             reply.error_code or status,
-            self._clean(reply.description),
+            self._redact_token(reply.description),
             retry_after=parameters.get("retry_after", waits),
             migrate_to=parameters.get("migrate_to_chat_id"),
         )
 
-    def _clean(self, description: str) -> str:
-        """Take the token out of what a server, or a proxy before it, echoes."""
+    def _redact_token(self, description: str) -> str:
+        """Remove the token from a text that a server or proxy may echo."""
         return description.replace(self._token.reveal(), "***")[:300]
 
 
-def _addressed(
+def _send_parameters(
     chat: int,
     topic: int | None,
     reply_to: int | None = None,
     buttons: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Begin what is asked of a method that sends."""
+    """Build the common parameters of the methods that send."""
     ask: dict[str, Any] = {"chat_id": chat}
     if topic is not None:
         ask["message_thread_id"] = topic
@@ -313,7 +314,7 @@ def _addressed(
 
 def _markup(buttons: Iterable[tuple[str, str]]) -> dict[str, Any]:
     keys = [_button(label, data) for label, data in buttons]
-    # Two short ones stand side by side.
+    # Short labels fit two in a row.
     width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
     rows = [keys[start : start + width] for start in range(0, len(keys), width)]
     return {"reply_markup": {"inline_keyboard": rows}} if rows else {}
@@ -325,14 +326,14 @@ def _button(label: str, data: str) -> dict[str, str]:
     return {"text": label, "callback_data": data}
 
 
-# --- how it says no -------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 class TelegramError(Exception):
-    """The Bot API said no to *method*, or answered nonsense.
+    """The Bot API refused *method*, or its response was invalid.
 
-    *code* is its error code or the HTTP status, *description* its words; *retry_after* (seconds)
-    and *migrate_to* (chat id) are what it asks for.  Holds neither URL nor token.
+    *code* is its error code or the HTTP status.  *retry_after* (seconds) and *migrate_to* (chat id)
+    are its hints.  The error contains neither URL nor token.
     """
 
     def __init__(
@@ -352,23 +353,23 @@ class TelegramError(Exception):
         self.migrate_to = migrate_to
 
     def says(self, *phrases: str) -> bool:
-        """Tell whether the description holds one of *phrases*, in any case."""
-        said = self.description.casefold()
-        return any(phrase.casefold() in said for phrase in phrases)
+        """Return True if the description contains one of *phrases*, ignoring case."""
+        description = self.description.casefold()
+        return any(phrase.casefold() in description for phrase in phrases)
 
 
-# How a call fails: it was refused, it was surely not sent, or it may have been.
+# A call was refused, was certainly not sent, or may have been sent.
 Failure = TelegramError | Unreachable | Interrupted
 FAILURES = (TelegramError, Unreachable, Interrupted)
 
 Remedy = Literal[
-    "not sent",  # nobody was reached
+    "not sent",  # no server was reached
     "wait",  # flood control: not before retry_after
-    "new chat",  # the group has another id now
-    "no topic",  # the topic is gone; the chat is not
-    "no reply",  # the message replied to is gone
-    "split",  # too long after all
-    "plain",  # something about the formatting: the words must arrive
+    "new chat",  # the group has a new id
+    "no topic",  # the topic was deleted; the chat exists
+    "no reply",  # the message replied to was deleted
+    "split",  # too long
+    "plain",  # the formatting was refused: the text must arrive
     "nobody",  # it can never arrive
     "no access",  # the token is refused, for every chat
     "unknown",  # it may have arrived
@@ -387,7 +388,7 @@ _GONE = (
 
 
 def remedy(error: Failure) -> Remedy:
-    """Say what may help after *error* of a send.
+    """Return the remedy for the *error* of a send.
 
     >>> remedy(TelegramError("sendMessage", 403, "Forbidden: bot was blocked by the user"))
     'nobody'
@@ -423,7 +424,7 @@ def remedy(error: Failure) -> Remedy:
 
 
 def explain(error: Failure) -> str:
-    """Say what is wrong and what to do, for the operator; the same words for the same fault.
+    """Describe an error and its remedy for the operator; equal faults have equal texts.
 
     >>> explain(Unreachable("TLS failed: certificate is not yet valid"))
     'TLS failed: certificate is not yet valid: check the clock of this machine'
@@ -449,7 +450,7 @@ def explain(error: Failure) -> str:
 
 
 class Downloads:
-    """Downloads the files that people send, from the API or out of the folder *local_files*."""
+    """Download files that people sent, from the API or from the folder *local_files*."""
 
     def __init__(self, bot: Bot, local_files: Path | None, blocking: Blocking) -> None:
         self._bot = bot
@@ -457,7 +458,7 @@ class Downloads:
         self._blocking = blocking
 
     async def download(self, file: PendingFile) -> bytes:
-        """Download a file, with several tries.  Raises NotFetched, PathRefused, Unconfined."""
+        """Download a file, with retries.  Raises NotFetched, PathRefused, Unconfined."""
         if not file.id:
             raise NotFetched("it comes in a form that I do not know")
         if file.size > (MAX_DOWNLOAD if self._folder is None else MAX_LOCAL):
@@ -468,13 +469,13 @@ class Downloads:
                 where = await self._bot.get_file(file.id)
                 if self._folder is None:
                     return await self._bot.download(where)
-                # A path on this machine, which must lie in the folder.
+                # A local path, which must be inside the folder.
                 read = partial(Root(self._folder).read, where, MAX_LOCAL)
                 return await self._blocking(read)
             except FAILURES as error:
                 left -= 1
                 if not left or (isinstance(error, TelegramError) and error.code == 400):
                     raise NotFetched(explain(error)) from error
-                asked = error.retry_after if isinstance(error, TelegramError) else None
-            await trio.sleep(min(LAST_PAUSE, max(pause, asked or 0.0)))
+                hint = error.retry_after if isinstance(error, TelegramError) else None
+            await trio.sleep(min(LAST_PAUSE, max(pause, hint or 0.0)))
             pause *= 2

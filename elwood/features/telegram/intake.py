@@ -1,4 +1,4 @@
-"""Receives from Telegram and confirms only what somebody has taken."""
+"""Receive updates from Telegram, and confirm those that an actor has accepted."""
 
 import logging
 from collections import deque
@@ -45,20 +45,20 @@ from elwood.features.telegram.reading import (
     BotIdentity,
     Order,
     album_of,
-    asked,
     chosen,
+    format_overheard,
+    has_foreign_text,
     identify,
     identify_press,
     is_for_another,
     message_name,
     order_of,
-    overheard,
     pending_file,
+    question_text,
     quote,
     quoted,
     route_of,
     said,
-    says_others_words,
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
@@ -67,35 +67,35 @@ T = TypeVar("T")
 log = logging.getLogger("elwood.telegram")
 
 HAND_ON = "handing on a message"
-# Seconds at most between two tries to hand one on.
+# The longest pause in seconds between two attempts to hand one on.
 LAST_RETRY = 8.0
-# What a stranger is told, with the code.
+# The answer to a stranger, with the code.
 PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
     "It is valid for an hour. I have kept nothing of what you wrote."
 )
-# Owners who are shown a menu of their own; others have that of everybody.
+# Owners with the full command menu; others have the menu for everyone.
 MAX_MENUS = 8
-# Strangers that may wait for their code before their messages do.
+# Strangers waiting for a code; beyond that their messages wait, too.
 MAX_STRANGERS = 256
 UNREADABLE = "I cannot read a message of this kind. Please write it as text."
-# Seconds without another picture after which an album is whole: longer than between two polls.
+# Seconds without another picture after which an album is complete: longer than between two polls.
 ALBUM_WAIT = 1.5
-# Messages of a group that are kept though they were not for us, in how many, and seconds for which
-# they go along; also the least time between two notes that a group is not ours.
+# Overheard messages kept of each group, groups for which they are kept, and their age limit in
+# seconds; the last is also the shortest time between two log entries about an unknown group.
 MAX_HEARD, MAX_HEARD_IN, HOUR = 20, 100, 3600.0
-# What is said to a press on an answer that cannot be told any more.
+# The answers to button presses that have no effect.
 WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
 EXPIRED = "This button has expired. Please type the command instead."
 NOT_YOURS = "These buttons are for the person who asked."
 
 
 class Intake:
-    """The long poll and, for each chat, one task that hands its updates on in order.
+    """The receiver and, for each chat, one task that hands on its updates in order.
 
-    An update is confirmed when everybody concerned has answered for it; until then Telegram
-    keeps it, so this actor keeps nothing.  Files are left for the session to fetch.  *random* and
-    *silence* are those of `Poll`, *now* is Unix time; *commands* are for menus.
+    An update is confirmed when all actors concerned have accepted it; until then Telegram keeps it,
+    so nothing is stored here.  The session fetches files.  *random* and *silence* are passed to
+    `Poll`; *now* returns Unix time; *commands* are for menus.
     """
 
     def __init__(
@@ -122,17 +122,17 @@ class Intake:
         self._new_poll = partial(kind, bot, settings, random, silence)
 
     async def run(self, mailbox: Mailbox[None]) -> None:
-        """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
+        """Receive until *mailbox*, which gets no messages, is closed."""
         self._poll = self._new_poll()
-        self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
+        self._pending: dict[Order, deque[Update | UnreadableUpdate]] = {}
         self._replies = IntakeReplies(self._outbox)
-        # What was said to others, with its Unix time, by session; lost with the process.
-        self._heard: dict[str, deque[tuple[int, str]]] = {}
-        # When it was noted last that a group is not ours.
-        self._noted: dict[int, float] = {}
+        # Overheard lines with their Unix time, by session; not stored.
+        self._overheard: dict[str, deque[tuple[int, str]]] = {}
+        # The time of the last log entry about each unknown group.
+        self._logged_at: dict[int, float] = {}
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
-            self._beside = nursery
+            self._nursery = nursery
             nursery.start_soon(self._receive, nursery)
             nursery.start_soon(self._greet_in_turn, strangers)
             nursery.start_soon(self._poll.listen)
@@ -149,7 +149,7 @@ class Intake:
             username=me.username or "",
             owners=frozenset(self._settings.owners),
             groups=frozenset((*self._settings.groups, *self._settings.allowed_chats)),
-            moved=_numbers(moved),
+            moved=_parse_moves(moved),
         )
         nursery.start_soon(self._set_menu)
         while True:
@@ -157,7 +157,7 @@ class Intake:
                 self._hand_on(update, nursery)
 
     async def _set_menu(self) -> None:
-        """Show everybody what works for all, and the owners in their own chats all there is."""
+        """Set the menu for everyone, and the full menu in the private chats of the owners."""
         commands = [one for group in menu(self._commands).values() for one in group]
         everything = {one.name: one.help for one in commands}
         everyday = {one.name: one.help for one in commands if one.menu == "everybody"}
@@ -173,24 +173,24 @@ class Intake:
             log.warning("command menu not set", extra={"scope": scope, "why": explain(error)})
 
     async def _greet_in_turn(self, strangers: trio.MemoryReceiveChannel[tuple[Route, str]]) -> None:
-        """Give strangers their codes one after another: a crowd must not be in others' way."""
+        """Send codes to strangers one by one, so that a crowd does not delay others."""
         async for route, code in strangers:
             await self._replies.tell(route, PAIRING.format(code))
 
     def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
-        talk = self._talks.get(chat)
-        if talk is not None:
-            talk.append(update)
+        queue = self._pending.get(chat)
+        if queue is not None:
+            queue.append(update)
             return
-        self._talks[chat] = deque([update])
-        nursery.start_soon(self._talk, chat)
+        self._pending[chat] = deque([update])
+        nursery.start_soon(self._handle_chat, chat)
 
-    async def _talk(self, chat: Order) -> None:
-        """Deal with the updates of one chat in order; one that nobody took is tried again."""
-        waiting_for = self._talks[chat]
+    async def _handle_chat(self, chat: Order) -> None:
+        """Handle the updates of one chat in order; retry until each is accepted."""
+        waiting_for = self._pending[chat]
         while waiting_for:
-            pause, album = 1.0, await _whole_album(waiting_for)
+            pause, album = 1.0, await _collect_album(waiting_for)
             while not await self._handle(album):
                 report_error(
                     HAND_ON, self._replies.why or "nobody takes it and its sender cannot be told"
@@ -201,77 +201,77 @@ class Intake:
             report_done(HAND_ON)
             for update in album:
                 waiting_for.remove(update)
-                self._poll.settle(update.update_id)
-        del self._talks[chat]
+                self._poll.mark_settled(update.update_id)
+        del self._pending[chat]
 
     async def _handle(self, album: list[Update | UnreadableUpdate]) -> bool:
-        """Deal with one update, or those of one *album*; False if not to be confirmed yet."""
+        """Handle one update, or those of one *album*; return False to retry."""
         update = album[-1]
         if isinstance(update, UnreadableUpdate):
             log.warning("update not readable", extra={"update": update.update_id, "at": update.why})
         elif (query := update.callback_query) is not None:
             if is_choice(query.data):
-                return await self._choose(update.update_id, query)
-            await self._press(query)
+                return await self._take_choice(update.update_id, query)
+            await self._take_press(query)
         elif update.stopped_message_generation is not None:
-            return await self._stop(update.update_id, update.stopped_message_generation)
+            return await self._take_stop(update.update_id, update.stopped_message_generation)
         elif update.my_chat_member is not None:
-            return await self._member(update.my_chat_member)
+            return await self._take_membership(update.my_chat_member)
         elif update.edited_message is not None:
-            return await self._message(update.update_id, [update.edited_message], edited=True)
+            return await self._take_message(update.update_id, [update.edited_message], edited=True)
         elif update.message is not None:
             messages = [one.message for one in album if isinstance(one, Update) and one.message]
-            return await self._message(update.update_id, messages, edited=False)
+            return await self._take_message(update.update_id, messages, edited=False)
         return True
 
-    async def _message(self, number: int, album: list[TelegramMessage], edited: bool) -> bool:
-        # The words of an album stand below any one of its pictures.
+    async def _take_message(self, number: int, album: list[TelegramMessage], edited: bool) -> bool:
+        # Any picture of an album can have its caption.
         message = next((one for one in album if one.caption), album[0])
         if message.migrate_to_chat_id is not None:
-            return await self._move(message.chat.id, message.migrate_to_chat_id)
+            return await self._move_group(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
-            return await self._move(message.migrate_from_chat_id, message.chat.id)
+            return await self._move_group(message.migrate_from_chat_id, message.chat.id)
         await self._outbox.tell(Reachable(route=route_of(message)))
-        who = identify(message, self._us)
-        if who is None or message.is_service or not (who.for_us or self._settings.observe):
+        request = identify(message, self._us)
+        if request is None or message.is_service or not (request.for_us or self._settings.observe):
             return True
         route = route_of(message)
-        admitted = await self._admit(who, message.chat, route, asks=True)
+        admitted = await self._admit(request, message.chat, route, asks=True)
         if admitted is None:
             return False
         if isinstance(admitted, Stranger):
-            return await self._turn_away(admitted, who, message.chat, route)
-        if not who.for_us:
-            if not edited and (line := overheard(who, message)):
-                self._overhear(who.session, message.date, line)
+            return await self._refuse(admitted, request, message.chat, route)
+        if not request.for_us:
+            if not edited and (line := format_overheard(request, message)):
+                self._keep_overheard(request.session, message.date, line)
             return True
-        who = msgspec.structs.replace(who, principal=admitted)
+        request = msgspec.structs.replace(request, principal=admitted)
         if edited and message.location is not None:
-            return True  # one that moves
-        if not (who.text or message.attached):
+            return True  # a live location that moves
+        if not (request.text or message.attached):
             return await self._replies.tell(route, UNREADABLE)
         if (answered := message.reply_to_message) and answered.attached_as in ("photo", "document"):
             album = [*album, answered]  # "what is this?"
         pending = tuple(pending_file(one) for one in album if one.has_file)
-        heard = msgspec.structs.replace(who, text=said(message, who.text))
-        return await self._inbound(number, message, edited, heard, route, pending)
+        request = msgspec.structs.replace(request, text=said(message, request.text))
+        return await self._send_inbound(number, message, edited, request, route, pending)
 
     async def _admit(
-        self, who: Addressed, chat: TelegramChat, route: Route, *, asks: bool
+        self, request: Addressed, chat: TelegramChat, route: Route, *, asks: bool
     ) -> Principal | Stranger | None:
-        """Say who may talk here, with their role; None if nobody can say it now.
+        """Return the sender with their role, or a `Stranger`; None if approvals do not respond.
 
-        In a group that we answer in everybody may.  In private whoever does not, *asks* to.
+        In a group of ours everyone may talk.  In private *asks* makes a stranger request access.
         """
         if not route.private:
             group = await self._meet(self._us.group(chat.id), route)
             if not isinstance(group, Known):
                 return group
-        if who.principal.owner:
-            return who.principal
-        met = await self._meet(who.principal.id, route, who.principal.name, asks=asks)
+        if request.principal.owner:
+            return request.principal
+        met = await self._meet(request.principal.id, route, request.principal.name, asks=asks)
         if isinstance(met, Known) or (met is not None and not route.private):
-            return msgspec.structs.replace(who.principal, member=met == Known("member"))
+            return msgspec.structs.replace(request.principal, member=met == Known("member"))
         return met
 
     async def _meet(
@@ -287,32 +287,37 @@ class Intake:
             self._approvals, lambda: Meet(principal=principal, name=name, route=route, asks=asks)
         )
 
-    async def _turn_away(
-        self, stranger: Stranger, who: Addressed, chat: TelegramChat, route: Route
+    async def _refuse(
+        self, stranger: Stranger, request: Addressed, chat: TelegramChat, route: Route
     ) -> bool:
-        """Give a stranger their code; in a group that is not ours say nothing, but note it."""
+        """Send a stranger their code; in an unknown group stay silent, but log it."""
         if stranger.code is not None:
             await self._greet.send((route, stranger.code))
-        if route.private or not who.for_us:
+        if route.private or not request.for_us:
             return True
         now = self._now()
-        self._noted = {group: at for group, at in self._noted.items() if now - at < HOUR}
-        if chat.id not in self._noted:
-            self._noted[chat.id] = now
-            about = {"group": chat.id, "by": who.principal.id}
+        recent = {group: at for group, at in self._logged_at.items() if now - at < HOUR}
+        self._logged_at = recent
+        if chat.id not in recent:
+            recent[chat.id] = now
+            about = {"group": chat.id, "by": request.principal.id}
             log.warning("asked in a group that I do not answer in", extra=about)
-        return await self._ask_owner(chat, who.principal) if who.principal.owner else True
+        return (
+            await self._ask_about_group(chat, request.principal)
+            if request.principal.owner
+            else True
+        )
 
-    async def _ask_owner(self, chat: TelegramChat, by: Principal) -> bool:
-        """Have the owner asked whether we answer in a group, into which *by* brought us."""
+    async def _ask_about_group(self, chat: TelegramChat, by: Principal) -> bool:
+        """Ask the owner whether to answer in a group to which *by* added the bot."""
         if self._settings.pairing == "off" and not by.owner:
             return True
         group, route = self._us.group(chat.id), route_to(chat.id, private=False)
-        brought = partial(Meet, principal=group, name=chat.title or "", route=route, brought=by)
-        return await ask(self._approvals, brought) is not None
+        meet = partial(Meet, principal=group, name=chat.title or "", route=route, brought=by)
+        return await ask(self._approvals, meet) is not None
 
-    async def _member(self, change: MembershipChanged) -> bool:
-        """Take in that we came into a chat, or out of it."""
+    async def _take_membership(self, change: MembershipChanged) -> bool:
+        """Handle that the bot was added to a chat, or removed from it."""
         chat, by = change.chat, self._us.principal(change.from_)
         was_there, is_there = change.old_chat_member.is_there, change.new_chat_member.is_there
         private = chat.type == "private"
@@ -325,97 +330,97 @@ class Intake:
             group = self._us.group(chat.id)
             ended = await ask(self._approvals, lambda: EndAccess(principal=group))
             return bool(ended)
-        return self._us.is_allowed(chat.id) or await self._ask_owner(chat, by)
+        return self._us.is_allowed(chat.id) or await self._ask_about_group(chat, by)
 
-    def _overhear(self, session: str, at: int, line: str) -> None:
-        """Keep what was said in a group, but not to us, for whoever speaks to us next."""
-        lines = self._heard.pop(session, deque(maxlen=MAX_HEARD))
+    def _keep_overheard(self, session: str, at: int, line: str) -> None:
+        """Keep a message of a group for the next message to us."""
+        lines = self._overheard.pop(session, deque(maxlen=MAX_HEARD))
         lines.append((at, line))
-        self._heard[session] = lines
-        if len(self._heard) > MAX_HEARD_IN:
-            del self._heard[next(iter(self._heard))]
+        self._overheard[session] = lines
+        if len(self._overheard) > MAX_HEARD_IN:
+            del self._overheard[next(iter(self._overheard))]
 
-    async def _inbound(
+    async def _send_inbound(
         self,
         number: int,
         message: TelegramMessage,
         edited: bool,
-        who: Addressed,
+        request: Addressed,
         route: Route,
         pending: tuple[PendingFile, ...],
     ) -> bool:
         name = message_name(message)
         sent_at = message.edit_date if edited and message.edit_date else message.date
-        is_command = is_typed(who.text)  # what it stands below says nothing to it
-        lines = () if is_command else self._heard.get(who.session, ())
+        is_command = is_typed(request.text)  # a command has no use for quotes or earlier messages
+        lines = () if is_command else self._overheard.get(request.session, ())
         heard = "\n".join(line for at, line in lines if self._now() - at < HOUR)
         taken = await ask(
             self._sessions,
             lambda: Inbound(
-                session=who.session,
+                session=request.session,
                 id=f"tg:{self._us.bot}:{number}",
-                principal=who.principal,
+                principal=request.principal,
                 route=route,
-                text=who.text,
+                text=request.text,
                 sent_at=float(sent_at),
                 message=name,
                 edits=name if edited else None,
                 quote=None if is_command else quote(message),
-                untrusted=not is_command and says_others_words(message, self._us),
+                untrusted=not is_command and has_foreign_text(message, self._us),
                 quoted=quoted(message, self._us),
                 heard=heard,
                 pending=pending,
             ),
         )
         if isinstance(taken, Taken) and heard:
-            self._heard.pop(who.session, None)  # others may have pushed it out meanwhile
+            self._overheard.pop(request.session, None)  # it may have been evicted since
         return await self._replies.settle(taken, number, route)
 
-    async def _choose(self, number: int, query: CallbackQuery) -> bool:
-        """Take a press on the answer to a question as a message that says so.
+    async def _take_choice(self, number: int, query: CallbackQuery) -> bool:
+        """Handle a press on the answer to a question as a message with that answer.
 
-        It is named after the question: pressing twice, or on two devices, answers once.
+        Its id comes from the question, so two presses, or two devices, answer once.
         """
         if (message := query.message) is None:
             await self._answer(query, WRITE_INSTEAD)
             return True
-        who, route = identify_press(query, message, self._us), route_of(message)
-        if who is None:
+        request, route = identify_press(query, message, self._us), route_of(message)
+        if request is None:
             return True
-        admitted = await self._admit(who, message.chat, route, asks=False)
+        admitted = await self._admit(request, message.chat, route, asks=False)
         if not isinstance(admitted, Principal):
             return True
         if is_for_another(query, message):
             await self._answer(query, NOT_YOURS)
             return True
-        if not who.text:
+        if not request.text:
             await self._answer(query, EXPIRED if types(query.data) else WRITE_INSTEAD)
             return True
         taken = await ask(
             self._sessions,
             lambda: Inbound(
-                session=who.session,
+                session=request.session,
                 id=f"tg:{self._us.bot}:{message.chat.id}:{message.message_id}",
                 principal=admitted,
                 route=route,
-                text=who.text,
+                text=request.text,
                 sent_at=self._now(),
-                quote="" if types(query.data) else asked(message),
+                quote="" if types(query.data) else question_text(message),
             ),
         )
         await self._answer(query, "✓" if isinstance(taken, Taken) else "")
-        if isinstance(taken, Taken):  # perhaps the press before was
-            part = None if types(query.data) else chosen(message, who.text)
+        if isinstance(taken, Taken):  # also for a second press
+            part = None if types(query.data) else chosen(message, request.text)
             edit = Edit(route=route, message=message_name(message), part=part)
-            self._beside.start_soon(post_once, self._outbox, edit)  # else the next press does it
+            self._nursery.start_soon(post_once, self._outbox, edit)  # the next press retries it
         return await self._replies.settle(taken, number, route)
 
-    async def _stop(self, number: int, pressed: StopPressed) -> bool:
-        """Take the stop button of a draft as if whoever sees it had typed the command."""
+    async def _take_stop(self, number: int, pressed: StopPressed) -> bool:
+        """Handle the stop button of a draft like a typed /stop."""
         user, topic = pressed.chat.id, pressed.message_thread_id
-        who = Principal(principal_id(user), "", user in self._us.owners)
+        sender = Principal(principal_id(user), "", user in self._us.owners)
         route = route_to(user, topic)
-        known = who.owner or isinstance(await self._meet(who.id, route), Known)
+        known = sender.owner or isinstance(await self._meet(sender.id, route), Known)
         if pressed.chat.type != "private" or not known:
             return True
         taken = await ask(
@@ -423,7 +428,7 @@ class Intake:
             lambda: Inbound(
                 session=session_of(user, topic, self._us.moved),
                 id=f"tg:{self._us.bot}:{number}",
-                principal=who,
+                principal=sender,
                 route=route,
                 text="/stop",
                 sent_at=self._now(),
@@ -432,33 +437,33 @@ class Intake:
         return await self._replies.settle(taken, number, route)
 
     async def _answer(self, query: CallbackQuery, text: str) -> None:
-        """Say what came of a press."""
+        """Show the result of a press."""
         with suppress(*FAILURES):
             await self._bot.answer_callback_query(query.id, text)
 
-    async def _press(self, query: CallbackQuery) -> None:
-        """Have a press decided, and say what came of it; who decides changes the message.
+    async def _take_press(self, query: CallbackQuery) -> None:
+        """Send a press to approvals, which also edits the message, and show the result.
 
-        The decision counts whether or not Telegram still shows our answer to it (TG-26).
+        The decision counts even if Telegram no longer shows our answer to the press (TG-26).
         """
         where = route_of(query.message) if query.message else None
         name = message_name(query.message) if query.message else ""
-        who, data = principal_id(query.from_.id), query.data or ""
-        pressed = partial(ButtonPressed, principal=who, data=data, route=where, message=name)
-        settled = await ask(self._approvals, pressed)
-        if settled is None:
-            settled = CommandResult("That did not work. Please press again in a minute.", ok=False)
-        await self._answer(query, settled.text)
+        sender, data = principal_id(query.from_.id), query.data or ""
+        pressed = partial(ButtonPressed, principal=sender, data=data, route=where, message=name)
+        result = await ask(self._approvals, pressed)
+        if result is None:
+            result = CommandResult("That did not work. Please press again in a minute.", ok=False)
+        await self._answer(query, result.text)
 
-    async def _move(self, old: int, new: int) -> bool:
-        """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
+    async def _move_group(self, old: int, new: int) -> bool:
+        """Keep the session and the configuration of an upgraded group (TG-09)."""
         known = await self._meet(self._us.group(old), route_to(old, private=False))
         if not isinstance(known, Known):
             return known is not None
         group, moved_to = self._us.group(old), principal_id(new)
         await ask(self._approvals, lambda: MoveGroup(old=group, new=moved_to))
         answer = await ask(self._approvals, MovedGroups)
-        moved = _numbers(answer or {})
+        moved = _parse_moves(answer or {})
         if new not in moved:
             return False
         self._us = msgspec.structs.replace(self._us, moved=moved)
@@ -466,19 +471,19 @@ class Intake:
         return True
 
 
-def _numbers(moved: Mapping[str, str]) -> dict[int, int]:
+def _parse_moves(moved: Mapping[str, str]) -> dict[int, int]:
     return {number_of(new): number_of(old) for new, old in moved.items()}
 
 
-async def _whole_album(
+async def _collect_album(
     waiting_for: deque[Update | UnreadableUpdate],
 ) -> list[Update | UnreadableUpdate]:
-    """Take the next update; if it is part of an album wait until no more of that come."""
+    """Return the next update; if it is part of an album, wait until the album is complete."""
     whole, album = [waiting_for[0]], album_of(waiting_for[0])
     while album is not None:
         await trio.sleep(ALBUM_WAIT)
-        found = [update for update in waiting_for if album_of(update) == album]
-        if len(found) == len(whole):
+        parts = [update for update in waiting_for if album_of(update) == album]
+        if len(parts) == len(whole):
             break
-        whole = found
+        whole = parts
     return whole

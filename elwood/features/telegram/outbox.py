@@ -1,4 +1,4 @@
-"""Sends to Telegram: one task per chat, within its budgets, and says honestly what became of it."""
+"""Send to Telegram: one task per chat, within its budgets, with an exact outcome per message."""
 
 import logging
 from collections import deque
@@ -54,43 +54,43 @@ from elwood.foundation.text.splitting import MESSAGE_LIMIT, split
 
 log = logging.getLogger("elwood.telegram")
 
-# Messages that may wait for one chat, and marks of messages as seen, which give way to newer ones.
+# Messages queued for one chat, and reactions, of which the oldest are dropped.
 MAX_WAITING, MAX_REACTIONS = 64, 8
 SEEN = "👀"
-# Chats of which it is kept that nothing arrives there.
+# Unreachable chats to remember.
 MAX_GONE = 1000
-# Seconds after which an idle chat is forgotten: its longest window has passed.
+# Seconds after which an idle chat is dropped: its longest budget window has passed.
 IDLE = 60.0
-# Seconds at most by which a flood wait is prolonged at random.
+# The most seconds by which a flood wait is extended at random.
 JITTER = 0.25
-# Seconds to wait when flood control does not say how long.
+# Seconds to wait if flood control has no retry_after.
 FLOOD = 5.0
-# Seconds within which refused messages in two chats mean that the whole bot sends too much.  Flood
-# control does not say whom it means.  A single chat can be refused for an hour for a reason of its
-# own (slow mode, edits), so one refusal holds that chat only.
+# Refusals in two chats within this many seconds mean that the whole bot sends too much: flood
+# control does not name its scope.  A single chat can be refused for an hour for other reasons
+# (slow mode, edits), so one refusal pauses only that chat.
 TOGETHER = 5.0
-# Seconds between two looks whether Telegram is back.
+# Seconds between two probes while Telegram is unreachable.
 PROBE = 4.0
-# Messages of a group's budget that edits leave for what is final.
+# Messages of a group's budget that edits reserve for final messages.
 EDITS_LEAVE = 2
-# The topic that every forum has; messages to it name none.
+# The default topic of a forum; messages to it carry no topic.
 GENERAL = "1"
 SEND = "sending to Telegram"
-# UTF-16 units of the text under a file.
+# UTF-16 units of the caption of a file.
 MAX_CAPTION = 1024
-# Pictures of an album.
+# The most pictures of an album.
 MAX_ALBUM = 10
-# Seconds after which a draft is shown anew: the API shows it for 30.
+# Seconds after which a draft is sent again: the API shows it for 30.
 REFRESH = 20.0
-# UTF-16 units of a draft; what is said beyond them stands in the next one.
+# UTF-16 units of a draft; longer text continues in the next one.
 MAX_DRAFT = 3900
-# What ends the message that a group is shown.  A kill leaves it standing: it must not pass for an
-# answer, or the answer behind it would be a repeat that nobody marked.
+# Suffix of the status message of a group.  A kill leaves that message there; without the mark it
+# would look like the answer, and the real answer like an unmarked repeat.
 UNFINISHED = " …"
 
 
 class SendOptions(msgspec.Struct):
-    """How a message is to be sent, after what was learned from refusals."""
+    """The options of a message, adapted after refusals."""
 
     chat: int
     topic: int | None
@@ -99,7 +99,7 @@ class SendOptions(msgspec.Struct):
     learned: set[Remedy] = msgspec.field(default_factory=set)
 
     def adapt(self, cure: Remedy, error: Failure) -> bool:
-        """Change them by *cure*; False if that cannot help, or has not helped already."""
+        """Apply *cure*; return False if it cannot help or was applied before."""
         if cure in self.learned or cure == "nobody":
             return False
         self.learned.add(cure)
@@ -112,17 +112,15 @@ class SendOptions(msgspec.Struct):
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """What one call sends: a text, or a file with a text under it, or an album with one.
-
-    *markdown* is the text for a rich message.
-    """
+    """The content of one call: a text, or a file or an album with a caption."""
 
     text: Rich
     files: tuple[Attachment, ...] = ()
+    # The text for a rich message.
     markdown: str = ""
 
     async def send(self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]]) -> int:
-        """Send it with *options* and return the message's id.  Raises what the bot raises."""
+        """Send it with *options*; return the message's id.  Raises the errors of the bot."""
         return await bot.send_message(
             options.chat,
             self.text.text,
@@ -136,7 +134,7 @@ class _Piece(msgspec.Struct, frozen=True):
         )
 
     def smaller(self) -> tuple["_Piece", ...]:
-        """Cut it, as it was too long after all; nothing if there is nothing to cut."""
+        """Split it because it is too long; return () if that is not possible."""
         if self.files:
             text = (_Piece(self.text),) if self.text.text else ()
             alone = tuple(_Piece(Rich(""), (file,)) for file in self.files)
@@ -148,7 +146,7 @@ class _Piece(msgspec.Struct, frozen=True):
 def _pieces(
     text: Rich, files: Sequence[Attachment] = (), *, albums: bool = True
 ) -> tuple[_Piece, ...]:
-    """Cut a message into what single calls can send; a short text goes under the first file."""
+    """Split a message into pieces for single calls; a short text becomes the first caption."""
     groups: list[tuple[Attachment, ...]] = []
     for file in files:
         last = groups[-1] if groups else ()
@@ -164,18 +162,18 @@ def _pieces(
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """What one call shows of work that goes on."""
+    """The content of one call that shows progress."""
 
     kind: Literal["typing", "draft", "line", "reaction"]
     text: str = ""
 
 
 class _Screen:
-    """What is seen of work in one topic, until the next message there.
+    """The progress display of one topic, until the next message there.
 
-    In a private chat that is a draft of what is said, or else that somebody types, and a line, a
-    silent message that is edited, of what runs.  In a group that message holds both.  Only the
-    newest of each is kept: what there was no room for is not shown later.
+    In a private chat it is a draft of the answer, or "typing", and a status line: a silent message
+    that is edited.  In a group that message has both the text and the status.  Only the newest of
+    each is kept; frames without budget are skipped.
     """
 
     def __init__(self, route: Route) -> None:
@@ -184,8 +182,8 @@ class _Screen:
         self._is_lost = False
         self._newest: Draft | None = None
         self._turn = self._draft = 0
-        self._page = self._shown = self._runs = self._line = ""
-        self._looked_at = self._drawn_at = self._typed_at = self._edited_at = float("-inf")
+        self._page = self._shown = self._status = self._line = ""
+        self._applied_at = self._drawn_at = self._typed_at = self._edited_at = float("-inf")
         self._is_alive = False
 
     def take(self, mail: Draft | Typing | Status) -> None:
@@ -193,26 +191,26 @@ class _Screen:
             case Draft():
                 self._newest = mail
             case Status(text=text):
-                self._runs = text
+                self._status = text
             case Typing(why=why):
                 self._is_alive = True
-                self._runs = f"⏳ {why}" if why else self._runs
+                self._status = f"⏳ {why}" if why else self._status
 
     def due(self, now: float, pacing: Pacing, *, edits: bool, draws: bool) -> _Frame | None:
-        """Return what is to be shown now; there is room for *edits* of the line, or *draws*."""
+        """Return the frame due now; the budget allows *edits* of the line, or *draws*."""
         private = self.route.private
         gap = pacing.status_gap if private else pacing.edit_gap
         if edits and not self._is_lost and now - self._edited_at >= gap:
             if not private:
-                self._turn_page(now, pacing.draft_gap)
-            said = "" if private or not self._page else self._page + UNFINISHED
-            line = "\n\n".join(filter(None, (said, self._runs)))
+                self._apply_draft(now, pacing.draft_gap)
+            text = "" if private or not self._page else self._page + UNFINISHED
+            line = "\n\n".join(filter(None, (text, self._status)))
             if line not in ("", self._line):
                 return _Frame("line", line)
         if not draws:
             return None
         if private and now - self._drawn_at >= pacing.draft_gap:
-            self._turn_page(now, pacing.draft_gap)
+            self._apply_draft(now, pacing.draft_gap)
             fades = self._is_alive and now - self._drawn_at >= REFRESH
             if self._page and (self._page != self._shown or fades):
                 return _Frame("draft", self._page)
@@ -221,27 +219,27 @@ class _Screen:
             return _Frame("typing")
         return None
 
-    def _turn_page(self, now: float, gap: float) -> None:
-        """Take in what was said last: more on the same page, or another one.
+    def _apply_draft(self, now: float, gap: float) -> None:
+        """Apply the newest text, to the same draft or to a new one.
 
-        Clients animate what is added at the end of a draft; what is not has a new one.
-        Once in *gap* seconds, because the whole text is searched for secrets each time.
+        Clients animate text that is appended to a draft; any other change needs a new draft.
+        Do it once in *gap* seconds, because the whole text is searched for secrets each time.
         """
-        if self._newest is None or now - self._looked_at < gap:
+        if self._newest is None or now - self._applied_at < gap:
             return
-        mail, self._newest, self._looked_at = self._newest, None, now
+        mail, self._newest, self._applied_at = self._newest, None, now
         text = mail.text
         page = split(Rich(text), MAX_DRAFT)[-1].text if text.strip() else ""
         if mail.draft != self._turn:
             self._turn = self._draft = mail.draft
         elif self._page.startswith(page):
-            return  # it is said once more, from the start
+            return  # a retry that streams the same text again from the start
         elif not page.startswith(self._page):
             self._draft += 1
         self._page = page
 
     async def show(self, bot: Bot, chat: int, frame: _Frame, now: float) -> None:
-        """Show *frame*.  Raises what the bot raises."""
+        """Send *frame*.  Raises the errors of the bot."""
         topic = _topic(self.route.thread)
         match frame.kind:
             case "typing":
@@ -255,42 +253,43 @@ class _Screen:
                 await bot.edit_message_text(chat, self.message, frame.text)
             case "line":
                 self._line, self._edited_at = frame.text, now
-                # If it is not known whether it was sent, there may be one stray message, no second.
+                # If it is unknown whether it was sent, there may be one stray message, not two.
                 self._is_lost = True
                 self.message = await bot.send_message(
                     chat, frame.text, (), topic=topic, silent=True
                 )
                 self._is_lost = False
-                self._shown = ""  # some clients take the draft away now
+                self._shown = ""  # some clients remove the draft now
 
 
 @attrs.define(eq=False)
 class _ChatQueue:
-    """One chat: what waits for it and what it has had."""
+    """The queue and the budgets of one chat."""
 
     chat: int
     messages: Bucket
     previews: Bucket
     posts: deque[Post] = attrs.field(factory=deque)
     edits: deque[Edit] = attrs.field(factory=deque)
-    # What is seen of work, by thread, and messages of ours that go: with the next post, or now.
+    # By thread.
     screens: dict[str, _Screen] = attrs.field(factory=dict)
+    # Status messages to delete after the next post, and now.
     ending: list[int] = attrs.field(factory=list)
-    gone: deque[int] = attrs.field(factory=deque)
+    deletions: deque[int] = attrs.field(factory=deque)
     flooded_until: float = 0.0
     wake: trio.Event = attrs.field(factory=trio.Event)
     reactions: deque[React] = attrs.field(factory=lambda: deque(maxlen=MAX_REACTIONS))
 
     def delete_ended(self) -> None:
         """Queue each ended status message for deletion, once."""
-        self.gone.extend(self.ending)
+        self.deletions.extend(self.ending)
         self.ending.clear()
 
 
 class Outbox:
-    """A leaf: asks nobody, keeps nothing.  Who needs a delivery asks for it again.
+    """A leaf: it sends no requests to other actors and stores nothing.  Senders retry.
 
-    *random* gives numbers from 0 to 1 for jitter.
+    *random* returns numbers from 0 to 1 for jitter.
     """
 
     def __init__(
@@ -302,22 +301,22 @@ class Outbox:
         total = self._pacing.total
         self._total = per_second(total)
         self._all_previews = per_second(min(total / 2, self._pacing.all_previews))
-        self._all_flooded_until = 0.0  # no chat may have anything
-        self._refused: tuple[_ChatQueue, float] | None = None  # the newest, and when
-        self._turns = Lock()  # fair: chats take their turn at the global budget
+        self._all_flooded_until = 0.0  # for all chats
+        self._refused: tuple[_ChatQueue, float] | None = None  # the last refusal and its time
+        self._turns = Lock()  # fair: chats take turns at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
-        # Chats where nothing arrives, and why; and of these, where something was to arrive since.
-        self._gone: dict[int, str] = {}
+        # Unreachable chats with the reason; and those of them with a lost message.
+        self._unreachable: dict[int, str] = {}
         self._missed: set[int] = set()
         self._stopping = False
-        # Why nobody can be reached, as the probe found out; and since when they can be again.
+        # Why Telegram is unreachable, according to the probe; and the time of its return.
         self._away = ""
         self._back_at = float("-inf")
         self._doubt = Signal()
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
-        """Send until stopped; what is queued then is still sent, within the grace."""
+        """Send until stopped; then send the queued messages within the grace period."""
         self._queues.clear()
         self._away = ""
         async with trio.open_nursery() as probing:
@@ -325,9 +324,9 @@ class Outbox:
             async with trio.open_nursery() as nursery:
                 async for mail in mailbox:
                     if isinstance(mail, Reachable):
-                        self._know(int(mail.route.chat), mail.gone)
+                        self._set_unreachable(int(mail.route.chat), mail.gone)
                     else:
-                        self._take(self._queue(nursery, mail.route), mail)
+                        self._enqueue(self._get_queue(nursery, mail.route), mail)
                 self._stopping = True
                 for queue in self._queues.values():
                     queue.ending += [one.message for one in queue.screens.values() if one.message]
@@ -337,13 +336,13 @@ class Outbox:
             probing.cancel_scope.cancel()
 
     async def _probe(self) -> None:
-        """After a failure that may be everybody's, ask until there is an answer.
+        """After a failure that may affect all chats, probe until Telegram responds.
 
-        Meanwhile nobody else tries: one that waits is as good as a hundred.
+        Until then the chats do not send: one probe is enough.
         """
         while True:
             await self._doubt.wait()
-            while why := await self._trouble():
+            while why := await self._find_outage():
                 self._away = why
                 report_error(SEND, why)
                 await trio.sleep(PROBE * (1 - self._random() / 4))
@@ -351,35 +350,37 @@ class Outbox:
                 self._away, self._back_at = "", trio.current_time()
                 clear_error(SEND)
 
-    async def _trouble(self) -> str:
-        """Say why Telegram answers nobody; empty if it does."""
+    async def _find_outage(self) -> str:
+        """Return why Telegram cannot be reached, or ""."""
         try:
             await self._bot.get_me()
         except FAILURES as error:
             return explain(error) if remedy(error) in ("not sent", "unknown") else ""
         return ""
 
-    def _queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
+    def _get_queue(self, nursery: trio.Nursery, route: Route) -> _ChatQueue:
         chat = int(route.chat)
         queue = self._queues.get(chat)
         if queue is None:
             messages = self._pacing.chat if route.private else self._pacing.group
             moved = self._moved.get(chat, chat)
             queue = self._queues[chat] = _ChatQueue(moved, messages, self._pacing.previews)
-            nursery.start_soon(self._keep, chat, queue)
+            nursery.start_soon(self._serve_chat, chat, queue)
         return queue
 
-    def _know(self, chat: int, gone: str) -> None:
-        """Note that nothing arrives in *chat*, as *gone* says; or, if empty, that it may again."""
-        if not gone:
-            self._gone.pop(chat, None)
+    def _set_unreachable(self, chat: int, why: str) -> None:
+        """Mark *chat* as unreachable, or as reachable if *why* is ""."""
+        if not why:
+            self._unreachable.pop(chat, None)
             self._missed.discard(chat)
-        elif chat not in self._gone:
-            self._gone[chat] = gone
-            while len(self._gone) > MAX_GONE:  # forgotten, it costs one call that is refused
-                self._know(next(iter(self._gone)), "")
+        elif chat not in self._unreachable:
+            self._unreachable[chat] = why
+            while len(self._unreachable) > MAX_GONE:  # an evicted chat costs one refused call
+                self._set_unreachable(next(iter(self._unreachable)), "")
 
-    def _take(self, queue: _ChatQueue, mail: Post | Edit | Draft | Typing | React | Status) -> None:
+    def _enqueue(
+        self, queue: _ChatQueue, mail: Post | Edit | Draft | Typing | React | Status
+    ) -> None:
         match mail:
             case Post() | Edit():
                 if len(queue.posts) + len(queue.edits) >= MAX_WAITING:
@@ -388,56 +389,57 @@ class Outbox:
                     queue.posts.append(mail)
                 else:
                     queue.edits.append(mail)
-            case _ if queue.chat in self._gone:
-                return  # nobody would see it
+            case _ if queue.chat in self._unreachable:
+                return
             case Draft(is_thought=True):
-                return  # there is no place for it beside the answer
+                return  # the draft shows the answer only
             case Draft() | Typing() | Status():
                 thread = mail.route.thread
                 if thread not in queue.screens:
                     queue.screens[thread] = _Screen(mail.route)
                 queue.screens[thread].take(mail)
-                if self._due(queue) is None:
-                    return  # nothing to wake up for: in a crowd that is most of it
+                if self._next_frame(queue) is None:
+                    return  # nothing to wake up for, as in most cases when many chats are active
             case React():
                 queue.reactions.append(mail)
             case _:
                 assert_never(mail)
         queue.wake.set()
 
-    async def _keep(self, chat: int, queue: _ChatQueue) -> None:
-        """Serve one chat until it has been idle for long."""
+    async def _serve_chat(self, chat: int, queue: _ChatQueue) -> None:
+        """Send the messages of one chat until it has been idle for `IDLE` seconds."""
         while True:
             queue.wake = trio.Event()
-            flood = self._flood(queue)
-            if queue.posts:  # what is final comes first
+            flood = self._flood_wait(queue)
+            if queue.posts:  # final messages first
                 await self._deliver(chat, queue, queue.posts.popleft())
             elif queue.edits:
-                await self._change(queue, queue.edits.popleft())
-            elif queue.gone and flood <= 0:
-                await self._take_away(queue, queue.gone.popleft())
-            elif queue.reactions:  # one for which there is no room would come too late
+                await self._apply_edit(queue, queue.edits.popleft())
+            elif queue.deletions and flood <= 0:
+                await self._delete(queue, queue.deletions.popleft())
+            elif queue.reactions:  # without budget it is dropped: it would come too late
                 seen, now = queue.reactions.popleft(), trio.current_time()
                 if flood <= 0 and not (queue.previews.delay(now) or self._all_previews.delay(now)):
-                    await self._show(queue, seen, _Frame("reaction", SEEN))
+                    await self._show_progress(queue, seen, _Frame("reaction", SEEN))
             elif self._stopping:
                 return
-            elif (next_ := self._due(queue)) is not None:
-                await self._show(queue, *next_)
+            elif (frame := self._next_frame(queue)) is not None:
+                await self._show_progress(queue, *frame)
             else:
-                with trio.move_on_after(flood if queue.gone else max(IDLE, flood)) as idle:
+                with trio.move_on_after(flood if queue.deletions else max(IDLE, flood)) as idle:
                     await queue.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                waits = queue.posts or queue.edits or queue.gone or queue.ending or queue.reactions
+                pending = queue.posts or queue.edits or queue.deletions or queue.reactions
                 lines = any(screen.message is not None for screen in queue.screens.values())
-                if idle.cancelled_caught and not (waits or lines or self._stopping):
+                keep = pending or queue.ending or lines or self._stopping
+                if idle.cancelled_caught and not keep:
                     del self._queues[chat]
                     return
 
-    def _due(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
-        """Find what is to be shown of work in this chat, if there is room for it."""
+    def _next_frame(self, queue: _ChatQueue) -> tuple[_Screen, _Frame] | None:
+        """Return the next progress frame of this chat, if the budget allows one."""
         now = trio.current_time()
-        if self._away or self._flood(queue) > 0 or self._all_previews.delay(now):
+        if self._away or self._flood_wait(queue) > 0 or self._all_previews.delay(now):
             return None
         edits = not (queue.messages.delay(now, leave=EDITS_LEAVE) or self._total.delay(now))
         draws = not queue.previews.delay(now)
@@ -447,7 +449,9 @@ class Outbox:
                 return screen, frame
         return None
 
-    async def _show(self, queue: _ChatQueue, screen: _Screen | React, frame: _Frame) -> None:
+    async def _show_progress(
+        self, queue: _ChatQueue, screen: _Screen | React, frame: _Frame
+    ) -> None:
         now = trio.current_time()
         self._all_previews = self._all_previews.spend(now)
         if frame.kind == "line":  # it counts as a message
@@ -463,20 +467,20 @@ class Outbox:
             await screen.show(self._bot, queue.chat, frame, now)
         except TelegramError as error:
             if error.code == 429:
-                self._hold(queue, error)
+                self._pause_chat(queue, error)
             elif error.code == 403:
-                self._know(queue.chat, explain(error))
+                self._set_unreachable(queue.chat, explain(error))
         except (Unreachable, Interrupted):
-            pass  # decoration; the answer does not depend on it
+            pass  # progress only; the answer does not depend on it
 
-    async def _take_away(self, queue: _ChatQueue, message: int) -> None:
-        """Delete a message of ours; one that cannot be deleted stays."""
+    async def _delete(self, queue: _ChatQueue, message: int) -> None:
+        """Delete a message of ours; retry only network errors and flood control."""
         try:
             await self._bot.delete_message(queue.chat, message)
         except FAILURES as error:
             if remedy(error) in ("not sent", "unknown", "wait") and not self._stopping:
-                queue.gone.append(message)
-                self._hold(queue, error)
+                queue.deletions.append(message)
+                self._pause_chat(queue, error)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
         screen = queue.screens.pop(post.route.thread, None)
@@ -484,8 +488,8 @@ class Outbox:
             queue.ending.append(screen.message)
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, queue, post)
-        gone = post.is_reply and queue.chat in self._gone
-        if isinstance(outcome, Undeliverable) and gone and queue.chat not in self._missed:
+        is_lost = post.is_reply and queue.chat in self._unreachable
+        if isinstance(outcome, Undeliverable) and is_lost and queue.chat not in self._missed:
             self._missed.add(queue.chat)
             outcome = Undeliverable(outcome.why, first=True)
         post.reply.set(outcome)
@@ -505,23 +509,23 @@ class Outbox:
         buttons = [(button.text, button.data) for button in post.buttons]
         arrived: Sent | None = None
         while left:
-            await self._room(queue)
-            if queue.chat in self._gone:
-                lost = Undeliverable(self._gone[queue.chat])
-                return lost if arrived is None else _partly(lost)
-            if post.reply.is_settled:  # who asked has gone, and will ask anew
+            await self._wait_for_budget(queue)
+            if queue.chat in self._unreachable:
+                lost = Undeliverable(self._unreachable[queue.chat])
+                return lost if arrived is None else _partial_failure(lost)
+            if post.reply.is_settled:  # the sender no longer waits, and will retry
                 return arrived or Unsent("nobody waits for it any more")
             if self._away or trio.current_time() < self._back_at + post.calm:
                 away = Unsent(self._away or "it was away until now")
-                return away if arrived is None else _partly(away)
+                return away if arrived is None else _partial_failure(away)
             piece = left.popleft()
             try:
                 number = await piece.send(self._bot, options, () if left else buttons)
             except FAILURES as error:
-                failed = self._learn(queue, options, piece, left, error)
+                failed = self._prepare_retry(queue, options, piece, left, error)
                 if failed is None:
                     continue
-                return failed if arrived is None else _partly(failed)
+                return failed if arrived is None else _partial_failure(failed)
             report_done(SEND)
             arrived = Sent(f"{options.chat}:{number}")
             options.reply_to = None
@@ -529,8 +533,8 @@ class Outbox:
                 self._moved[chat] = queue.chat = options.chat
         return arrived or Undeliverable("there is nothing in it to send")
 
-    async def _change(self, queue: _ChatQueue, edit: Edit) -> None:
-        """Edit a message; nothing goes off the screen for it."""
+    async def _apply_edit(self, queue: _ChatQueue, edit: Edit) -> None:
+        """Edit a message; the progress display stays."""
         with waiting(f"an edit in chat {queue.chat}", limit=4 * CALL_TIMEOUT):
             edit.reply.set(await self._edit(queue, edit))
 
@@ -538,11 +542,11 @@ class Outbox:
         message = int(edit.message.rpartition(":")[2])
         buttons, part = [(button.text, button.data) for button in edit.buttons], edit.part
         while True:
-            await self._room(queue)
+            await self._wait_for_budget(queue)
             if edit.reply.is_settled:
                 return Unsent("nobody waits for it any more")
-            if queue.chat in self._gone:
-                return Undeliverable(self._gone[queue.chat])
+            if queue.chat in self._unreachable:
+                return Undeliverable(self._unreachable[queue.chat])
             if self._away:
                 return Unsent(self._away)
             try:
@@ -557,7 +561,7 @@ class Outbox:
                     self._doubt.give()
                 match cure:
                     case "wait":
-                        self._flooded(queue, error)
+                        self._note_flood(queue, error)
                     case "not sent" | "no access":
                         return Unsent(why)
                     case "unknown":
@@ -567,7 +571,7 @@ class Outbox:
             else:
                 return Sent(edit.message)
 
-    def _learn(
+    def _prepare_retry(
         self,
         queue: _ChatQueue,
         options: SendOptions,
@@ -575,13 +579,13 @@ class Outbox:
         left: deque[_Piece],
         error: Failure,
     ) -> Unsure | Unsent | Undeliverable | None:
-        """Change *options* and *left* so that another try may work, or say what became of it."""
+        """Adapt *options* and *left* for a retry and return None, or return the final outcome."""
         why = explain(error)
         cure = remedy(error)
         if cure in ("not sent", "unknown"):
             self._doubt.give()
         if piece.markdown and isinstance(error, TelegramError) and error.code in (400, 404):
-            left.extendleft(reversed(_pieces(piece.text)))  # it can be said otherwise
+            left.extendleft(reversed(_pieces(piece.text)))  # retry without Markdown
             return None
         if cure in ("not sent", "no access"):
             report_error(SEND, why)
@@ -590,17 +594,17 @@ class Outbox:
             report_error(SEND, why)
             return Unsure(why)
         if isinstance(error, TelegramError) and error.code == 403:
-            self._know(queue.chat, why)
+            self._set_unreachable(queue.chat, why)
         again = piece.smaller() if cure == "split" else (piece,)
         if cure == "wait":
-            self._flooded(queue, error)
+            self._note_flood(queue, error)
         elif not again or not options.adapt(cure, error):
             return Undeliverable(why)
         left.extendleft(reversed(again))
         return None
 
-    async def _room(self, queue: _ChatQueue) -> None:
-        """Wait until both this chat and all chats together may have a message more."""
+    async def _wait_for_budget(self, queue: _ChatQueue) -> None:
+        """Wait until the budgets of this chat and of all chats allow a message; spend it."""
         now = await _sleep_while(
             lambda now: max(queue.flooded_until - now, queue.messages.delay(now))
         )
@@ -611,38 +615,38 @@ class Outbox:
             )
             self._total = self._total.spend(now)
 
-    def _flood(self, queue: _ChatQueue) -> float:
-        """Return for how many seconds nothing may be sent to a chat after a refusal."""
+    def _flood_wait(self, queue: _ChatQueue) -> float:
+        """Return the seconds until flood control permits sending to a chat."""
         return max(queue.flooded_until, self._all_flooded_until) - trio.current_time()
 
-    def _hold(self, queue: _ChatQueue, error: Failure) -> None:
-        """Send nothing to a chat for as long as *error* asks."""
-        asked = error.retry_after if isinstance(error, TelegramError) else None
-        wait = FLOOD if asked is None else asked
+    def _pause_chat(self, queue: _ChatQueue, error: Failure) -> None:
+        """Pause a chat for the time in *error*."""
+        hint = error.retry_after if isinstance(error, TelegramError) else None
+        wait = FLOOD if hint is None else hint
         queue.flooded_until = trio.current_time() + wait + self._random() * JITTER
 
-    def _flooded(self, queue: _ChatQueue, error: Failure) -> None:
-        """Hold a chat in which a message was refused, or all chats if all are meant."""
-        self._hold(queue, error)
+    def _note_flood(self, queue: _ChatQueue, error: Failure) -> None:
+        """Pause a chat after a refusal, or all chats if two were refused together."""
+        self._pause_chat(queue, error)
         now = trio.current_time()
         if self._refused is not None:
             other, at = self._refused
             if other is not queue and now - at < TOGETHER:
-                # The limit that both have in common ends with the shorter wait.
+                # Their common limit ends with the shorter wait.
                 common = min(other.flooded_until, queue.flooded_until)
                 self._all_flooded_until = max(self._all_flooded_until, common)
         self._refused = queue, now
 
 
-def _partly(failed: Unsure | Unsent | Undeliverable) -> Unsure | Undeliverable:
-    """Say what a failure comes to when a part of the message is there already."""
+def _partial_failure(failed: Unsure | Unsent | Undeliverable) -> Unsure | Undeliverable:
+    """Return the outcome of a failure after a part of the message has arrived."""
     if isinstance(failed, Undeliverable):
         return Undeliverable(f"{failed.why}; a part of it has arrived")
     return Unsure(failed.why)
 
 
 async def _sleep_while(delay: Callable[[float], float]) -> float:
-    """Sleep until *delay* asks for no more seconds, and return the time then."""
+    """Sleep until *delay* returns 0 or less; return the time."""
     while True:
         now = trio.current_time()
         wait = delay(now)

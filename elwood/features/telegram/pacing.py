@@ -1,4 +1,4 @@
-"""How much a Telegram bot may send when."""
+"""Send budgets of a Telegram bot."""
 
 import msgspec
 
@@ -6,9 +6,9 @@ from elwood.agent.channels.pacing import Bucket
 
 
 def per_second(most: float) -> Bucket:
-    """Return a bucket that lets at most *most* events go in any second, the first one included.
+    """Return a bucket for at most *most* events in any second, including the first second.
 
-    A sixth of them may go together.
+    A sixth of them may be one burst.
 
     >>> bucket = per_second(30)
     >>> bucket.size + bucket.rate
@@ -19,25 +19,26 @@ def per_second(most: float) -> Bucket:
 
 
 class Pacing(msgspec.Struct, frozen=True, kw_only=True):
-    """The send budgets of a Telegram bot, within what the vendor names.
+    """The send budgets of a Telegram bot, within the vendor's limits.
 
-    *chat* and, in groups, *group* bound the messages of one chat; *previews* its drafts and chat
-    actions together; *total* is how many messages all chats may have in a second.  Previews of all
-    chats together have half as much of their own, so that they never hold up a message, and at
-    most *all_previews*: when a crowd writes, answers come first.
+    Previews of all chats have a separate budget, half of *total* and at most *all_previews*, so
+    they never delay a message.
     """
 
-    # One message a second; the vendor lets short bursts pass.
+    # Messages of a private chat: one a second; the vendor permits short bursts.
     chat: Bucket = Bucket(1, 4)
-    # The vendor allows 20 a minute.
+    # Messages of a group: the vendor allows 20 a minute.
     group: Bucket = Bucket(0.25, 5)
-    # 20 in five seconds, and 40 in thirty.
+    # Drafts and chat actions of one chat: 20 in five seconds, and 40 in thirty.
     previews: Bucket = Bucket(1, 10)
+    # Messages a second in all chats.
     total: float = 30.0
     all_previews: float = 15.0
-    # Seconds between two frames of a draft, between two edits in a group (they count as messages),
-    # between two chat actions (one is seen for 5 s), and two edits of what runs.
+    # Seconds between two frames of a draft.
     draft_gap: float = 1.0
+    # Seconds between two edits in a group, which count as messages.
     edit_gap: float = 3.0
+    # Seconds between two chat actions, which are visible for 5 s.
     typing_gap: float = 4.0
+    # Seconds between two edits of the status line.
     status_gap: float = 5.0

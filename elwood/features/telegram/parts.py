@@ -27,7 +27,7 @@ from elwood.foundation.text.lines import clip
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Build the two ends of the channel, each with its own connections; nothing without a token."""
+    """Build intake and outbox, each with its own connections; nothing without a token."""
     settings = core.config.of(TelegramSettings)
     if settings.token is None:
         return Parts()
@@ -73,7 +73,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     )
 
 
-# --- what the doctor asks -------------------------------------------------------------------------
+# --- doctor ---------------------------------------------------------------------------------------
 
 TOKEN = r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}"
 
@@ -83,7 +83,7 @@ class _Me(msgspec.Struct):
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look for token and owners, and ask Telegram who the bot is."""
+    """Check token and owners, and get the bot's name from Telegram."""
     settings = context.config.of(TelegramSettings)
     if settings.token is None:
         return [Finding("ok", "credentials", "there is no telegram-token: that channel is off")]
@@ -91,10 +91,13 @@ async def check(context: CheckContext) -> list[Finding]:
     if not settings.owners:
         remedy = "write your id into telegram.owners: who is only paired decides nothing"
         found.append(Finding("warning", "telegram", "it has no owner", remedy))
-    return [*found, await _bot(context, settings.token.reveal(), settings.base_url.rstrip("/"))]
+    return [
+        *found,
+        await _check_bot(context, settings.token.reveal(), settings.base_url.rstrip("/")),
+    ]
 
 
-async def _bot(context: CheckContext, token: str, base: str) -> Finding:
+async def _check_bot(context: CheckContext, token: str, base: str) -> Finding:
     new = "ask @BotFather for the token, and put it where telegram-token is kept"
     if not re.fullmatch(TOKEN, token):
         what = "the token does not look like one (digits, a colon, letters)"
@@ -114,14 +117,14 @@ async def _bot(context: CheckContext, token: str, base: str) -> Finding:
     return Finding("ok", "telegram", f"{base} answers; the bot is @{bot.username}")
 
 
-# --- what `elwood init` asks ----------------------------------------------------------------------
+# --- `elwood init` --------------------------------------------------------------------------------
 
-# Seconds to wait for the owner to write, of one poll, and between two.
+# Seconds: to wait for the owner's message, for one poll, and between two polls.
 PATIENCE, POLL, PAUSE = 300.0, 5, 1.0
 
 
 def set_up(config: Config) -> Answers:
-    """Ask for the bot's token, try it, and find the owner by a message to the bot."""
+    """Ask for the bot's token, test it, and find the owner by a message to the bot."""
     print("\nTelegram: write /newbot to @BotFather there. You get a bot, and its token.")
     return trio.run(_set_up, config.of(TelegramSettings))
 
@@ -136,7 +139,7 @@ async def _set_up(settings: TelegramSettings) -> Answers:
                 name = (await bot.get_me()).username
                 print(f"  That is @{name}. Show it who you are: open https://t.me/{name},")
                 print("  and press Start or write anything. I wait for it (Ctrl-C: later) ", end="")
-                answers["telegram", "owners"] = await _owners(bot)
+                answers["telegram", "owners"] = await _find_owner(bot)
                 break
             except FAILURES as error:
                 print(f"  {explain(error)}")
@@ -144,10 +147,10 @@ async def _set_up(settings: TelegramSettings) -> Answers:
     return answers
 
 
-async def _owners(bot: Bot) -> list[int]:
-    """Wait until somebody writes to *bot* in private who is its owner.
+async def _find_owner(bot: Bot) -> list[int]:
+    """Wait for a private message of the owner to *bot*.
 
-    Nothing is confirmed: Elwood answers that message when it runs.
+    The update is not confirmed, so Elwood answers the message when it runs.
     """
     others = set[int]()
     try:

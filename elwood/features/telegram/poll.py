@@ -1,4 +1,4 @@
-"""How updates come: by a long poll, or to a webhook; each is confirmed when it is settled."""
+"""Receive updates by long poll or webhook; confirm each one when it is settled."""
 
 import hmac
 import logging
@@ -28,35 +28,35 @@ T = TypeVar("T")
 log = logging.getLogger("elwood.telegram")
 
 POLL = "polling Telegram"
-# Least seconds between two polls of which the first brought nothing new (TG-35), and between
-# polls while updates are still being taken: the server throttles equal offsets.
+# The shortest pause in seconds between two polls if the first one returned nothing new (TG-35),
+# and between polls while updates are pending: the server throttles equal offsets.
 PAUSE = 0.5
 PENDING_PAUSE = 1.0
-# Seconds for the last call: the channel is given one to stop.
+# Seconds for the last call: the channel has one second to stop.
 LAST_WORD = 0.7
-# Long polls in a row that return early with nothing: so many are a fault of the network (TG-35).
+# This many consecutive long polls that return early and empty are a network fault (TG-35).
 IDLE_POLLS = 60
-# Seconds to stay away after a failure: doubling between these.
+# Backoff after a failure in seconds: it doubles from the first to the last.
 FIRST_PAUSE, LAST_PAUSE = 1.0, 5.0
-# Seconds to stay away, and how often, when somebody else polls: a restart of ours may be the
-# reason, whose old poll dies soon (TG-01).
+# Pause in seconds, and number of pauses, while another program polls: after a restart it may be
+# our own old poll, which ends soon (TG-01).
 CONFLICT_PAUSE = 5.0
 CONFLICTS = 3
-# Seconds between two tries when a person has to act: a revoked token, a second poller, a webhook.
+# Seconds between two attempts when a person must act: a revoked token, a second poller, a webhook.
 SLOW = 300.0
-# Seconds after which that shows as stuck, so that the owner hears of it within a minute.
+# Seconds after which that counts as stuck, so that the owner gets an alarm within a minute.
 ALARM = 30.0
 
 
 class Poll:
-    """Delivers updates until each is settled; what is not comes again, also after a restart.
+    """Deliver updates by long poll.  Unsettled updates are delivered again after a restart.
 
-    Asking the Bot API for an offset confirms everything before it, so the offset moves over settled
-    updates only, in the order in which they were delivered.  Ids are never compared by size: after
-    a week of silence the sequence begins anew anywhere (TG-19).
+    A request with an offset confirms all updates before it, so the offset moves over settled
+    updates only, in order of delivery.  Ids are never compared by size: after a week without
+    updates the sequence restarts at any number (TG-19).
 
-    *random* gives numbers from 0 to 1 for jitter.  After *silence* seconds without an answered
-    poll the channel is stuck.
+    *random* returns numbers from 0 to 1 for jitter.  After *silence* seconds without a response to
+    a poll the channel is stuck.
     """
 
     def __init__(
@@ -66,50 +66,50 @@ class Poll:
         self._settings = settings
         self._random = random
         self._silence = silence
-        self._delivered: dict[int, bool] = {}  # and whether it is settled
+        self._delivered: dict[int, bool] = {}  # True if settled
         self._offset: int | None = None
-        self._told: int | None = None  # the offset that Telegram knows
+        self._confirmed: int | None = None  # the offset that Telegram knows
         self._changed = Signal()
         self._failures = 0
         self._conflicts = 0
-        self._failed = False  # the last call
+        self._has_failed = False  # the last call
         self._idle = 0
         self._not_before = float("-inf")
         self._began = float("-inf")
 
     async def listen(self) -> None:
-        """Be there for those who come."""
+        """Listen for connections, if the subclass needs any."""
 
     async def introduce(self) -> TelegramUser:
-        while (me := await self._tried("the bot's name", 0, self._bot.get_me)) is None:
+        while (me := await self._attempt("the bot's name", 0, self._bot.get_me)) is None:
             pass
         return me
 
     async def fetch(self) -> list[Update | UnreadableUpdate]:
-        """Wait for updates not delivered yet; never raises for a fault of the world.
+        """Wait for new updates; network and API errors are never raised.
 
-        While some are not settled it asks again every second without confirming them: one slow
-        chat must not keep the others from being heard.
+        While some are unsettled, poll every second without confirming them: one slow chat must not
+        block the others.
         """
         while True:
             with waiting("Telegram to answer a poll", limit=self._silence):
-                while (updates := await self._once()) is None:
+                while (updates := await self._poll_once()) is None:
                     pass
             fresh = [update for update in updates if update.update_id not in self._delivered]
             if fresh:
                 self._delivered |= {update.update_id: False for update in fresh}
-                return fresh  # the next poll follows at once: somebody is talking
+                return fresh  # no pause before the next poll: more are likely
             self._not_before = self._began + PAUSE
 
-    async def _once(self) -> list[Update | UnreadableUpdate] | None:
-        """Ask once, when it is time for it; None after a failure."""
+    async def _poll_once(self) -> list[Update | UnreadableUpdate] | None:
+        """Poll once, after the due pause; return None after a failure."""
         await self._pause()
         self._began = trio.current_time()
-        # After a failure at once: that it is over must not show with the next message only.
-        wait = self._settings.poll if self._all_settled() and not self._failed else 0
-        self._told = self._offset
-        call = partial(self._bot.get_updates, self._told, wait=wait)
-        updates = await self._tried("the next update", wait, call)
+        # After a failure do not wait, so that the recovery is reported before the next message.
+        wait = self._settings.poll if self._all_settled() and not self._has_failed else 0
+        self._confirmed = self._offset
+        call = partial(self._bot.get_updates, self._confirmed, wait=wait)
+        updates = await self._attempt("the next update", wait, call)
         if updates is None:
             return None
         is_idle = not updates and trio.current_time() - self._began < wait / 2
@@ -121,18 +121,18 @@ class Poll:
             report_done(POLL)
         return updates
 
-    def settle(self, number: int) -> None:
-        """Let the update *number* be confirmed: somebody answers for it now."""
+    def mark_settled(self, number: int) -> None:
+        """Allow the confirmation of update *number*: it is recorded or handled."""
         self._delivered[number] = True
         self._changed.give()
 
     async def confirm(self) -> None:
-        """Tell Telegram at the end what is settled: else it comes again with the next start.
+        """Confirm the settled updates before stopping, or they come again at the next start.
 
-        That would be harmless, unless a backup is restored meanwhile.  What fails is let be.
+        That is harmless unless a backup is restored in between, so a failure is ignored.
         """
         self._advance()
-        if self._offset != self._told:
+        if self._offset != self._confirmed:
             with trio.move_on_after(LAST_WORD), suppress(*FAILURES):
                 await self._bot.get_updates(self._offset, wait=0)
 
@@ -147,9 +147,9 @@ class Poll:
         return all(self._delivered.values())
 
     def _advance(self) -> None:
-        """Move the offset up to the first update that is not settled.
+        """Move the offset to the first unsettled update.
 
-        To be called between two polls only: what a poll under way brings again must be known.
+        Call it between two polls only: a running poll may return the updates again.
         """
         for number in list(self._delivered):
             if not self._delivered[number]:
@@ -157,31 +157,33 @@ class Poll:
             del self._delivered[number]
             self._offset = number + 1
 
-    async def _tried(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Return what *call* does, or None after a failure and the pause that it asks for."""
+    async def _attempt(
+        self, subject: str, wait: float, call: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Return the result of *call*, or None after a failure and its pause."""
         began = trio.current_time()
         try:
-            with waiting(f"{what} from Telegram", limit=wait + 2 * POLL_MARGIN):
+            with waiting(f"{subject} from Telegram", limit=wait + 2 * POLL_MARGIN):
                 result = await call()
         except FAILURES as error:
-            self._told = None
-            self._failed = True
+            self._confirmed = None
+            self._has_failed = True
             about = {"channel": "telegram", "outcome": "poll failed", "why": explain(error)}
             event(log, "channel", about, success=False, seconds=trio.current_time() - began)
-            await self._stay_away(error)
+            await self._back_off(error)
             return None
         self._failures = self._conflicts = 0
-        self._failed = False
+        self._has_failed = False
         return result
 
-    async def _stay_away(self, error: Failure) -> None:
+    async def _back_off(self, error: Failure) -> None:
         why = explain(error)
         report_error(POLL, why)
         match error:
             case TelegramError(code=400 | 401 | 404):
                 await self._need_a_person(why)
             case TelegramError(code=409) if error.says("webhook"):
-                await self._settle_webhook()
+                await self._check_foreign_webhook()
             case TelegramError(code=409):
                 self._conflicts += 1
                 if self._conflicts > CONFLICTS:
@@ -198,11 +200,11 @@ class Poll:
                 self._failures += 1
                 await trio.sleep(pause * (1 - self._random() / 4))
 
-    async def _settle_webhook(self) -> None:
-        """Find out whose webhook it is; remove it only if the configuration says so (TG-02)."""
+    async def _check_foreign_webhook(self) -> None:
+        """Remove the webhook if it is ours or the configuration allows it (TG-02)."""
         try:
             info = await self._bot.get_webhook_info()
-            if self._settings.delete_webhook or info.url.endswith(_mark(self._settings, "path")):
+            if self._settings.delete_webhook or info.url.endswith(_derived(self._settings, "path")):
                 await self._bot.delete_webhook()
                 return
         except FAILURES:
@@ -215,7 +217,7 @@ class Poll:
         )
 
     async def _need_a_person(self, why: str) -> None:
-        """Stop the channel, not Elwood, and look again now and then."""
+        """Pause the channel, but not Elwood, until the next attempt."""
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
         with waiting(f"a person, as {why}", limit=ALARM):
             await trio.sleep(SLOW)
@@ -223,30 +225,30 @@ class Poll:
 
 # --- the webhook ----------------------------------------------------------------------------------
 
-# Connections at once, of which Telegram makes at most 40, and bytes of an update.
+# Concurrent connections, of which Telegram opens at most 40, and bytes of an update.
 CONNECTIONS = 64
 MAX_UPDATE = 1 << 20
-# Seconds that Telegram is kept waiting for a yes, before it brings the update again.
+# Seconds until a request with an unsettled update is refused; Telegram delivers it again.
 YES_WITHIN = 50.0
-# Updates that may wait for one; more are brought again.
+# Unsettled updates; more are refused, and Telegram delivers them again.
 MAX_UNSETTLED = 1_000
-# Seconds between two looks whether Telegram still brings updates here, and whether it can.
+# Seconds between two checks of the webhook.
 LOOK = 60.0
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 LISTEN = "listening for Telegram"
 
 
-def _mark(settings: TelegramSettings, what: str) -> str:
-    """Make a word of the token, which nobody else can name and which need not be kept."""
+def _derived(settings: TelegramSettings, purpose: str) -> str:
+    """Derive a secret from the token, so that it need not be stored."""
     assert settings.token is not None, "without a token the channel is off"
-    return hmac.new(settings.token.reveal().encode(), what.encode(), "sha256").hexdigest()
+    return hmac.new(settings.token.reveal().encode(), purpose.encode(), "sha256").hexdigest()
 
 
 class Webhook(Poll):
-    """Takes the updates that Telegram brings, and says yes to each when it is settled.
+    """Receive updates from Telegram, and confirm each one when it is settled.
 
-    What it gets no yes to it brings again, also after a restart: this keeps nothing either.  By
-    its path we know a webhook of ours when none is wanted any more.
+    Telegram delivers an unconfirmed update again, also after a restart, so nothing is stored here.
+    The path identifies a webhook of ours when polling replaces it.
     """
 
     def __init__(
@@ -254,9 +256,9 @@ class Webhook(Poll):
     ) -> None:
         super().__init__(bot, settings, random, silence)
         self._free = trio.CapacityLimiter(CONNECTIONS)
-        self._brought: list[Update | UnreadableUpdate] = []
-        self._path = f"/{_mark(settings, 'path')}"
-        self._secret = _mark(settings, "secret")
+        self._fresh: list[Update | UnreadableUpdate] = []
+        self._path = f"/{_derived(settings, 'path')}"
+        self._secret = _derived(settings, "secret")
         self._url = settings.webhook_url.rstrip("/") + self._path
 
     async def listen(self) -> None:
@@ -277,31 +279,31 @@ class Webhook(Poll):
     async def introduce(self) -> TelegramUser:
         me = await super().introduce()
         set_webhook = partial(self._bot.set_webhook, self._url, self._secret)
-        while await self._tried("the webhook", 0, set_webhook) is None:
+        while await self._attempt("the webhook", 0, set_webhook) is None:
             pass
         report_done(POLL)
         return me
 
     async def fetch(self) -> list[Update | UnreadableUpdate]:
-        while not self._brought:
+        while not self._fresh:
             await self._changed.wait()
-        brought, self._brought = self._brought, []
-        return brought
+        fresh, self._fresh = self._fresh, []
+        return fresh
 
-    def settle(self, number: int) -> None:
+    def mark_settled(self, number: int) -> None:
         self._delivered.pop(number, None)
         self._changed.give()
 
     async def confirm(self) -> None:
-        """Each was confirmed by itself."""
+        """Do nothing: each request has confirmed its update."""
 
     async def _watch(self) -> None:
         while True:
             await trio.sleep(LOOK)
-            await self._tried("the webhook", 0, self._look)
+            await self._attempt("the webhook", 0, self._check_webhook)
 
-    async def _look(self) -> bool:
-        """See whether Telegram brings updates here, and have it do so."""
+    async def _check_webhook(self) -> bool:
+        """Register the webhook again if needed, and report whether Telegram can reach it."""
         info = await self._bot.get_webhook_info()
         if info.url != self._url:
             await self._bot.set_webhook(self._url, self._secret)
@@ -315,7 +317,7 @@ class Webhook(Poll):
         async with stream:
             if self._free.available_tokens:
                 async with self._free:
-                    await serve(stream, self._refuse, self._take, max_body=MAX_UPDATE)
+                    await serve(stream, self._refuse, self._receive, max_body=MAX_UPDATE)
 
     def _refuse(self, method: str, path: str, headers: Mapping[str, str]) -> int | None:
         if not path.endswith(self._path):
@@ -325,15 +327,15 @@ class Webhook(Poll):
         given = headers.get(SECRET_HEADER, "").encode()
         return None if hmac.compare_digest(self._secret.encode(), given) else 403
 
-    async def _take(self, body: bytes) -> int:
-        """Hand an update on once, however often it is brought, and wait until it is settled."""
+    async def _receive(self, body: bytes) -> int:
+        """Pass an update on once, however often it arrives; wait until it is settled."""
         for update in read_updates(b"[%b]" % body) or ():
             number = update.update_id
             if number not in self._delivered:
                 if len(self._delivered) >= MAX_UNSETTLED:
                     return 503
                 self._delivered[number] = False
-                self._brought.append(update)
+                self._fresh.append(update)
                 self._changed.give()
             with trio.move_on_after(YES_WITHIN):
                 while number in self._delivered:

@@ -1,4 +1,4 @@
-"""What a Telegram message says: by whom, in which session, whether to us, and in which words."""
+"""Interpret Telegram messages: sender, session, addressee and text."""
 
 import re
 from collections.abc import Mapping
@@ -25,26 +25,26 @@ from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import MESSAGE_LIMIT
 
-# Characters of a quote that are passed on: a quote reminds, it does not carry a document.
+# Characters kept of a quote: it is a reminder, not a document.
 MAX_QUOTE = 4096
-# Characters of what a group said before that are kept of each message.
+# Characters kept of each overheard group message.
 MAX_OVERHEARD = 500
-# Characters of a question that its answer is shown with.
+# Characters of a question that is quoted with its answer.
 MAX_QUESTION = 300
-# Characters of a file's name, and of its id.
+# Characters of a file name, and of a file id.
 MAX_NAME = 60
-# How the names end of files that have none.
+# File name suffixes for kinds of files that have no name.
 _ENDINGS = {"photo": ".jpg", "voice": ".ogg", "audio": ".mp3"} | dict.fromkeys(
     ("video", "video_note", "animation"), ".mp4"
 )
-_YEAR_3000 = 32_503_680_000  # no date of a message is later
+_YEAR_3000 = 32_503_680_000  # later than the date of any message
 _NO_BRACKETS = str.maketrans("[]", "()")
-# What is dealt with in order: the messages of a chat; and apart, what is pressed there.
+# The key of updates to handle in order: the chat, and True for its button presses.
 Order = tuple[int, bool]
 
 
 def order_of(update: Update | UnreadableUpdate) -> Order:
-    """Say with what *update* must stay in order; presses overtake messages that wait."""
+    """Return the ordering key of *update*; presses overtake waiting messages."""
     if isinstance(update, Update):
         if (message := update.message or update.edited_message) is not None:
             return message.chat.id, False
@@ -58,38 +58,36 @@ def order_of(update: Update | UnreadableUpdate) -> Order:
 
 
 def message_name(message: TelegramMessage) -> str:
-    """Name *message* as the outbox names what it has sent."""
+    """Return the name of *message*, in the form that the outbox uses for sent messages."""
     return f"{message.chat.id}:{message.message_id}"
 
 
 def route_of(message: TelegramMessage) -> Route:
-    """Say where the answer goes; in groups it refers to the message, as others write between."""
+    """Return the route of the answer; in groups it is a reply, because others write in between."""
     private = message.chat.type == "private"
     reply_to = None if private else message.message_id
     return route_to(message.chat.id, message.topic, private, reply_to)
 
 
-# --- who speaks, and whether to us ----------------------------------------------------------------
+# --- sender and addressee -------------------------------------------------------------------------
 
 
 class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who we are and whom the configuration names.
-
-    *moved* maps the present id of an upgraded group to the id that its session is named after.
-    """
+    """The bot, and the ids of its configuration."""
 
     bot: int
     username: str
     owners: frozenset[int]
     groups: frozenset[int] = frozenset()
+    # The current id of each upgraded group to the id in its session's name.
     moved: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def is_allowed(self, group: int) -> bool:
-        """Tell whether *group*, or what it was before an upgrade, is in the configuration."""
+        """Return True if *group*, or its id before an upgrade, is in the configuration."""
         return group in self.groups or self.moved.get(group) in self.groups
 
     def group(self, chat: int) -> str:
-        """Name a group as principals are named, the same after an upgrade."""
+        """Return the principal of a group, unchanged by an upgrade."""
         return principal_id(self.moved.get(chat, chat))
 
     def principal(self, user: TelegramUser) -> Principal:
@@ -98,56 +96,55 @@ class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Addressed(msgspec.Struct, frozen=True):
-    """*principal* says *text* in *session*; whether they may is not decided by that.
-
-    In a group it may be not *for_us*.
-    """
+    """A message with its sender and session.  It does not say whether the sender may talk."""
 
     principal: Principal
     session: str
     text: str
+    # Always True in a private chat.
     for_us: bool = True
 
 
 def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
-    """Say who speaks, in which session, and take our own name out of the text; None: nobody.
+    """Return the sender, the session and the text without our name; None if no person wrote it.
 
-    Rights hang on ``from.id`` alone: names can be chosen, and a group holds many people.  In
-    groups only what mentions us, answers us or commands us by name is for us (TG-27, TG-31).
+    Rights depend on ``from.id`` only: names can be chosen, and a group has many people.  In groups
+    a message is for us if it mentions us, replies to us or has a command with our name (TG-27,
+    TG-31).
     """
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
-        return None  # not written by a person
+        return None
     text, answered = _text(message), message.reply_to_message
     name = re.compile(rf"(^|\s)(/\w+)?@{re.escape(us.username)}\b", re.IGNORECASE)
     is_named = name.search(text) is not None
-    # Every message of a topic "replies" to its opening; that is no answer to who opened it.
+    # Every message of a topic "replies" to its first one; that is not a reply to its creator.
     is_answer = answered is not None and answered.forum_topic_created is None
     author = answered.from_ if answered is not None and is_answer else None
     answers_us = author is not None and author.id == us.bot
-    # A bare mention keeps its text: there must be something to answer.
-    said = name.sub(lambda found: found[1] + found[2] if found[2] else "", text).strip() or text
-    return _address(message, message.from_, said, is_named or answers_us, us)
+    # A bare mention keeps its text, so that there is something to answer.
+    words = name.sub(lambda found: found[1] + found[2] if found[2] else "", text).strip() or text
+    return _address(message, message.from_, words, is_named or answers_us, us)
 
 
 def identify_press(
     query: CallbackQuery, message: TelegramMessage, us: BotIdentity
 ) -> Addressed | None:
-    """Read a press on one of our answers as if what the button says had been written to us.
+    """Return a button press as a message with the text of the button.
 
-    No text if that cannot be seen any more: Telegram shows a bot its old messages without it.
+    The text is "" for an old message, which Telegram sends to the bot without its content.
     """
     rows = message.reply_markup.inline_keyboard if message.reply_markup is not None else ()
     labels = (key.text for row in rows for key in row if key.callback_data == query.data)
-    said = typed(query.data) if message.date else ""
-    return _address(message, query.from_, said or next(labels, "").strip(), True, us)
+    command = typed(query.data) if message.date else ""
+    return _address(message, query.from_, command or next(labels, "").strip(), True, us)
 
 
 def is_for_another(query: CallbackQuery, message: TelegramMessage) -> bool:
-    """Tell whether *message* answers somebody else: in groups it refers to what they wrote."""
-    asked = message.reply_to_message
-    if asked is None or asked.forum_topic_created is not None or message.chat.type == "private":
+    """Return True if *message* replies to another person: in groups our answers are replies."""
+    request = message.reply_to_message
+    if request is None or request.forum_topic_created is not None or message.chat.type == "private":
         return False
-    return asked.from_ is not None and asked.from_.id != query.from_.id
+    return request.from_ is not None and request.from_.id != query.from_.id
 
 
 def _address(
@@ -164,18 +161,18 @@ def _address(
     return Addressed(us.principal(sender), session, text, is_for_us or chat.type == "private")
 
 
-# --- in which words -------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def quote(message: TelegramMessage) -> str | None:
-    """Return the text that *message* replies to: the part picked out, else the whole."""
+    """Return the text that *message* replies to: the quoted part, or else all of it."""
     if message.quote is not None and message.quote.text:
         return message.quote.text[:MAX_QUOTE]
     return _text(message.reply_to_message)[:MAX_QUOTE] if message.reply_to_message else None
 
 
 def quoted(message: TelegramMessage, us: BotIdentity) -> str:
-    """Say whose words a message in a group replies to: ours, or somebody's, by name."""
+    """Return the author of the text that a group message replies to: "you" for us, or a name."""
     if message.chat.type == "private":
         return ""
     answered = message.reply_to_message
@@ -184,21 +181,21 @@ def quoted(message: TelegramMessage, us: BotIdentity) -> str:
     if answered.from_.id == us.bot:
         return "you"
     origin = answered.forward_origin or answered.from_
-    return f'"{plain(origin.name)}"'  # or somebody called You could pass for us
+    return f'"{plain(origin.name)}"'  # quoted, so that a person called You cannot pass for us
 
 
-def overheard(who: Addressed, message: TelegramMessage) -> str:
-    """Put what was said, but not to us, into one line; empty if it has no words for us."""
-    text = one_line(said(message, who.text), MAX_OVERHEARD) if _text(message) else ""
+def format_overheard(request: Addressed, message: TelegramMessage) -> str:
+    """Return one line for a message that is not for us; "" if it has no text."""
+    text = one_line(said(message, request.text), MAX_OVERHEARD) if _text(message) else ""
     if (secret := screen(text)) is not None:
         text = secret.text if isinstance(secret, Masked) else ""
-    return f"{plain(who.principal.name)}: {text}" if text else ""
+    return f"{plain(request.principal.name)}: {text}" if text else ""
 
 
-def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
-    """Tell whether *message* carries words that are neither its sender's nor ours nor the owner's.
+def has_foreign_text(message: TelegramMessage, us: BotIdentity) -> bool:
+    """Return True if *message* has text that is not by its sender, the owner or us.
 
-    That is what was forwarded, what is quoted of somebody else (TA-51), and what others named.
+    That is a forward, a quote of another person (TA-51), or a contact, venue or poll.
     """
     if message.forward_origin is not None or message.attached_as in ("contact", "venue", "poll"):
         return True
@@ -206,18 +203,18 @@ def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
         return False
     quoted = message.reply_to_message
     if quoted is None or quoted.forward_origin is not None:
-        return True  # quoted from another chat, or passed on before
+        return True  # quoted from another chat, or from a forward
     author = None if quoted.sender_chat or quoted.via_bot else quoted.from_
     return author is None or author.id not in us.owners | {us.bot}
 
 
-def asked(message: TelegramMessage) -> str:
-    """Return our question in *message*, in one line and shortened: enough to know which it was."""
+def question_text(message: TelegramMessage) -> str:
+    """Return our question in *message* as one line, shortened but recognizable."""
     return one_line(_text(message), MAX_QUESTION)
 
 
 def chosen(message: TelegramMessage, answer: str) -> Rich | None:
-    """Write our question in *message*, and the *answer* that was pressed; None if it cannot be."""
+    """Return our question in *message* with the pressed *answer*; None if it does not fit."""
     try:
         entities = msgspec.convert(message.entities or (), tuple[Entity, ...])
     except msgspec.ValidationError:
@@ -227,22 +224,22 @@ def chosen(message: TelegramMessage, answer: str) -> Rich | None:
 
 
 def said(message: TelegramMessage, text: str) -> str:
-    """Return *text*, the words of *message*, with what the words alone do not show.
+    """Return *text* of *message* with a note on its attachment and origin.
 
-    A forwarded text is somebody else's and so marked: it must not pass for the sender's wish.
+    A forwarded text has a mark, because it must not pass for the sender's request.
     """
     if message.attached is not None and not message.has_file:
         details = one_line(message.details, MAX_QUESTION).translate(_NO_BRACKETS)
         text = f"[{message.attached}{details and f': {details}'}]\n{text}".strip()
     if message.forward_origin is not None:
-        # Who chooses a name must not be able to end the bracket that it stands in.
+        # A name must not be able to close the bracket around it.
         author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
     return text
 
 
 def pending_file(message: TelegramMessage) -> PendingFile:
-    """Return what is needed to fetch the file that is attached to *message*."""
+    """Return the reference for fetching the file of *message*."""
     file, kind = message.file, message.attached or ""
     if file is None:
         return PendingFile(id="", name="", kind=kind)
@@ -257,7 +254,7 @@ def pending_file(message: TelegramMessage) -> PendingFile:
 
 
 def name_of(message: TelegramMessage, file: SharedFile) -> str:
-    """Name the file of *message*: the same again if the message comes again."""
+    """Return a file name for the file of *message*, the same for each delivery."""
     kind, day = message.attached_as, datetime.fromtimestamp(message.date % _YEAR_3000, UTC)
     ending = _ENDINGS.get(kind) or guess_extension(file.mime_type or "") or ""
     name = f"-{file.file_name[-MAX_NAME:]}" if file.file_name else ending
@@ -265,7 +262,7 @@ def name_of(message: TelegramMessage, file: SharedFile) -> str:
 
 
 def album_of(update: Update | UnreadableUpdate) -> str | None:
-    """Name the album that *update* is a part of."""
+    """Return the id of the album that *update* is part of."""
     message = update.message if isinstance(update, Update) else None
     return None if message is None else message.media_group_id
 

@@ -7,17 +7,17 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import BadSetting, Section, between, is_url, secret, setting
 
 
-def _is_user(id: int) -> None:
+def _check_user(id: int) -> None:
     if id <= 0:
         raise BadSetting(f"{id} is not the id of a user", "groups belong to telegram.groups")
 
 
-def _is_group(id: int) -> None:
+def _check_group(id: int) -> None:
     if id >= 0:
         raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
 
 
-def _is_place(text: str) -> None:
+def _check_address(text: str) -> None:
     host, _, port = text.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise BadSetting(f"{text!r} is no place to listen at", "write it like 127.0.0.1:8090")
@@ -25,13 +25,7 @@ def _is_place(text: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class TelegramSettings:
-    """The configuration of the channel, which is off without a *token*.
-
-    *owners* are user ids with all rights, *groups* chat ids we take part in; *allowed_chats* are
-    people who are let in like those with a code, and groups.  *poll* is the length of a long poll
-    in seconds; the server knows at most 50.  *delete_webhook* allows us to remove a webhook that
-    somebody set.  With *observe* the last messages of a group go along.
-    """
+    """The configuration of the channel, which is off without a token."""
 
     SECTION: ClassVar = Section("telegram", "The Telegram channel.")
 
@@ -43,10 +37,10 @@ class TelegramSettings:
         example='"file:/run/secrets/telegram-token"',
     )
     owners: tuple[int, ...] = setting(
-        (), help="ids of the users it belongs to", check=_is_user, example="[123456789]"
+        (), help="ids of the users it belongs to", check=_check_user, example="[123456789]"
     )
     groups: tuple[int, ...] = setting(
-        (), help="ids of the groups it answers in", check=_is_group, example="[-1001234567890]"
+        (), help="ids of the groups it answers in", check=_check_group, example="[-1001234567890]"
     )
     allowed_chats: tuple[int, ...] = setting(
         (),
@@ -74,7 +68,7 @@ class TelegramSettings:
         example='"https://example.org/elwood"',
     )
     webhook_listen: str = setting(
-        "127.0.0.1:8090", help="host:port for what comes by `webhook_url`", check=_is_place
+        "127.0.0.1:8090", help="host:port for what comes by `webhook_url`", check=_check_address
     )
     local_files: Path | None = setting(
         None,

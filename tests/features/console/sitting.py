@@ -1,6 +1,6 @@
-"""A terminal, and a house for it that a test plays: at the other end of a real socket.
+"""A terminal at a real socket, whose other end a test plays.
 
-As a program: sits at the socket of its first argument, with the history of its second.
+Run as a program it uses the socket of its first argument, and the history of its second.
 """
 
 import select
@@ -19,12 +19,12 @@ from elwood.foundation.command_line import Printer
 
 COMMANDS = [("stop", "stop the answer"), ("status", "how I am"), ("new", "begin anew")]
 NOTE = "Three things to try:\n\n- what is in this folder?\n- `/status`\n- write a poem"
-# Seconds after which something that should come does not.
+# Seconds after which an expected event counts as missing.
 PATIENCE = 60.0
 
 
-class PlayedHouse:
-    """The end of Elwood: sends frames, and waits for what was said."""
+class PlayedApp:
+    """Elwood's end: send frames, and wait for messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(PATIENCE)
@@ -37,18 +37,18 @@ class PlayedHouse:
     def send_raw(self, data: bytes) -> None:
         self._connection.sendall(data)
 
-    def said(self, why: str = "") -> SaidHere:
-        """Wait for the next thing that is said, and take it; or say *why* not."""
-        said = msgspec.json.decode(self._lines.readline(), type=FromClient)
-        self.send(Took(said.id, why))
-        return said
+    def receive(self, why: str = "") -> SaidHere:
+        """Wait for the next message and accept it, or refuse it with *why*."""
+        message = msgspec.json.decode(self._lines.readline(), type=FromClient)
+        self.send(Took(message.id, why))
+        return message
 
-    def is_heard(self, seconds: float) -> bool:
-        """Tell whether something is said before the *seconds* are over."""
+    def has_message(self, seconds: float) -> bool:
+        """Return True if a message arrives within *seconds*."""
         return bool(select.select([self._connection], [], [], seconds)[0])
 
-    def has_heard_nothing(self) -> bool:
-        """Tell, when the terminal has gone, whether nothing came from it."""
+    def is_at_end(self) -> bool:
+        """Return True if the terminal has closed and nothing is left to read."""
         return not self._lines.readline()
 
     def hang_up(self) -> None:
@@ -71,7 +71,7 @@ def main() -> int:
     codes: list[int] = []
 
     commands = COMMANDS
-    if "--broken" in sys.argv:  # the library fails at it when it draws
+    if "--broken" in sys.argv:  # the library fails when it draws this
         commands = [("broken", _Unshowable())]
 
     def run() -> None:
@@ -80,11 +80,11 @@ def main() -> int:
 
     if "--thread" not in sys.argv:
         run()
-    else:  # as where Trio has the main thread
+    else:  # as if Trio had the main thread
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
-    with suppress(OSError):  # the terminal may have gone
+    with suppress(OSError):  # the terminal may be closed
         print(f"left with {codes}")
     Printer.release()
     return codes[0]

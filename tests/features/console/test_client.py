@@ -1,22 +1,22 @@
-"""What the plain terminal shows."""
+"""Output of the plain terminal."""
 
 import pytest
 
 from elwood.agent.channels.frames import Choice, Detached, Message, encode
-from elwood.features.console.client import read, shown
+from elwood.features.console.client import decode_frame, format_message
 from elwood.foundation.command_line import CliFailure
 
 
-def test_what_decides_is_typed_as_a_command_and_only_answers_of_the_model_are_numbered() -> None:
+def test_decisions_are_commands_and_only_answers_to_the_model_are_numbered() -> None:
     about_a_call = (Choice("Always: mv a b", "/allow X always"), Choice("Deny", "/deny X"))
-    asked = shown(Message(id="a", text="May I?", choices=about_a_call))
+    asked = format_message(Message(id="a", text="May I?", choices=about_a_call))
     assert asked == "May I?\n  Always: mv a b: /allow X always\n  Deny: /deny X"
-    drinks = shown(Message(id="b", text="Which?", choices=(Choice("Tea", "Tea"),)))
+    drinks = format_message(Message(id="b", text="Which?", choices=(Choice("Tea", "Tea"),)))
     assert drinks == "Which?\n1. Tea"
-    pages = shown(Message(id="c", text="Tasks", choices=(Choice("/tasks", "/tasks"),)))
+    pages = format_message(Message(id="c", text="Tasks", choices=(Choice("/tasks", "/tasks"),)))
     assert pages == "Tasks\n  /tasks"
 
 
-def test_a_detached_terminal_is_told_why() -> None:
+def test_a_detached_terminal_gets_the_reason() -> None:
     with pytest.raises(CliFailure, match=r"Elwood has closed the connection\. Too slow\."):
-        read(encode(Detached("Too slow.")))
+        decode_frame(encode(Detached("Too slow.")))

@@ -1,4 +1,4 @@
-"""What is drawn: never wider than the terminal, and with nothing in it that a terminal acts on."""
+"""Drawings: never wider than the terminal, and without control characters."""
 
 import re
 
@@ -25,7 +25,7 @@ def shown(drawn: list[Line]) -> list[str]:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join), st.integers(24, 200))
-def test_whatever_is_said_fits_and_commands_nothing(text: str, width: int) -> None:
+def test_any_text_fits_and_has_no_control_characters(text: str, width: int) -> None:
     message = Message(
         id="m",
         text=text,
@@ -50,7 +50,7 @@ def test_whatever_is_said_fits_and_commands_nothing(text: str, width: int) -> No
     assert joined == "".join(f"{line}\n" for line in shown(drawn))
 
 
-def test_markdown_is_drawn_and_nothing_of_it_is_lost() -> None:
+def test_markdown_is_drawn_completely() -> None:
     text = "# A\n\none\ntwo <b>[x](y) https://e.org ![p](q)\n\n1. i\n\n|a|b|\n|-|-|\n|1|2|\n"
     assert shown(drawing.markdown(f"{text}\n```\n\nc\n```", 60)) == [
         "A", "", "one", "two <b>x (y) https://e.org [picture p] (q)", "", "1. i", "",
@@ -58,7 +58,7 @@ def test_markdown_is_drawn_and_nothing_of_it_is_lost() -> None:
     ]  # fmt: skip
 
 
-def test_receipts_stand_apart_and_are_not_read_as_markdown() -> None:
+def test_receipts_are_separate_and_not_markdown() -> None:
     footer = "— from the records —\n✓ write *a*.txt · allowed once by you"
     message = Message(id="m", text="x", markdown=native("Done.", footer))
     drawn = drawing.message(message, 80)
@@ -68,13 +68,13 @@ def test_receipts_stand_apart_and_are_not_read_as_markdown() -> None:
     assert shown(drawing.message(plain, 80)) == shown(drawn)
 
 
-def test_the_end_of_code_that_is_being_written_is_code() -> None:
+def test_the_tail_of_an_unfinished_code_block_is_code() -> None:
     text = "```sh\n" + "# a *b*\n" * 2000
     assert shown(drawing.tail(text, 80, 2)) == ["  # a *b*"] * 2
     assert drawing.tail("a", 80, 0) == []
 
 
-def test_what_a_call_would_run_is_drawn_as_code() -> None:
+def test_the_command_of_a_call_is_drawn_as_code() -> None:
     command, change = "mv 'a b' c `d` ```", "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y"
     text = f"May I?\n\n{command}\n\nWhy I ask: *x*\n{change}"
     drawn = drawing.message(Message(id="a", text=text, code=(command, change)), 80)
@@ -88,7 +88,7 @@ def test_what_a_call_would_run_is_drawn_as_code() -> None:
     assert {str(part.style and part.style.color) for line in drawn for part in line} != {"None"}
 
 
-def test_a_long_question_shows_both_ends_and_says_so() -> None:
+def test_a_long_question_shows_both_ends_and_a_note() -> None:
     asked = Message(id="a", text="\n".join(map(str, range(99))), choices=(Choice("No", "/deny X"),))
     drawn = shown(drawing.box(asked, 80, 20))
     assert len(drawn) <= 20

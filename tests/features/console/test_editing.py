@@ -1,4 +1,4 @@
-"""The history, completion, and blocks that were pasted."""
+"""The history, completion, and pasted blocks."""
 
 from pathlib import Path
 
@@ -6,26 +6,31 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from elwood.features.console.editing import MAX_ENTRIES, KeptHistory, Pasted, Words
+from elwood.features.console.editing import (
+    MAX_ENTRIES,
+    LineCompleter,
+    PastedBlocks,
+    PersistentHistory,
+)
 
 
-def test_the_history_is_bounded_private_and_survives_what_a_crash_left(tmp_path: Path) -> None:
+def test_the_history_is_bounded_private_and_survives_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "history"
-    history = KeptHistory(path)
+    history = PersistentHistory(path)
     for number in range(2 * MAX_ENTRIES):
         history.store_string(f"a\n{number}")
-    history.store_string("x" * 100_000)  # too long to be kept
+    history.store_string("x" * 100_000)  # too long to store
     with path.open("a") as file:
         file.write('"cut\n\udcff'.encode("utf-8", "surrogateescape").decode("latin-1"))
-    kept = list(KeptHistory(path).load_history_strings())
+    kept = list(PersistentHistory(path).load_history_strings())
     assert kept[0] == f"a\n{2 * MAX_ENTRIES - 1}"
     assert MAX_ENTRIES - 2 <= len(kept) <= MAX_ENTRIES
     assert len(path.read_bytes().splitlines()) == MAX_ENTRIES
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_history_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
-    history = KeptHistory(tmp_path / "missing" / "history")
+def test_an_unwritable_history_is_empty(tmp_path: Path) -> None:
+    history = PersistentHistory(tmp_path / "missing" / "history")
     history.append_string("a")
     assert list(history.load_history_strings()) == []
     assert history.get_strings() == ["a"]
@@ -33,12 +38,12 @@ def test_a_history_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
 
 def completed(text: str) -> list[str]:
     export = "as a file\n/export md or /export html."
-    words = Words([("stop", "stop the answer"), ("status", "how I am"), ("export", export)])
+    words = LineCompleter([("stop", "stop the answer"), ("status", "how I am"), ("export", export)])
     found = words.get_completions(Document(text), CompleteEvent())
     return [one.text for one in found]
 
 
-def test_commands_and_names_of_files_are_completed(
+def test_commands_and_file_names_are_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,10 +59,10 @@ def test_commands_and_names_of_files_are_completed(
 
 
 def test_a_pasted_block_is_folded_and_unfolded() -> None:
-    pasted = Pasted()
+    pasted = PastedBlocks()
     assert pasted.fold("a\r\nb") == "a\nb"
     first, second = pasted.fold("a\n" * 37), pasted.fold("b\n" * 37)
     assert (first, second) == ("[37 lines pasted]", "[37 lines pasted, 2]")
     assert pasted.unfold(f"{first} and {second}") == "a\n" * 37 + " and " + "b\n" * 37
-    assert pasted.ending(f"x {second}") == second
+    assert pasted.mark_at_end(f"x {second}") == second
     assert pasted.fold("x" * 1001) == "[1,001 characters pasted]"

@@ -1,4 +1,4 @@
-"""Keys at the terminal: offline, through a pipe, and at a real one that is given back."""
+"""Keys at the terminal: offline, through a pipe, and at a real terminal, which is restored."""
 
 import fcntl
 import math
@@ -43,7 +43,7 @@ from elwood.agent.channels.frames import (
 from elwood.features.console import view
 from elwood.features.console.client import GONE
 from elwood.features.console.screen import sit
-from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedHouse
+from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedApp
 
 CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x03", "\x04", "\x1b", "\r", "\t"
 UP, DOWN = "\x1b[A", "\x1b[B"
@@ -55,22 +55,22 @@ ASKED = Message(
 
 
 class Table:
-    """Somebody who sits there offline: types keys, hears what came of them."""
+    """An offline user: type keys, receive the messages."""
 
-    def __init__(self, keys: PipeInput, house: PlayedHouse) -> None:
-        self.house = house
+    def __init__(self, keys: PipeInput, app: PlayedApp) -> None:
+        self.app = app
         self._keys = keys
         self.type = keys.send_text
         self.codes: list[int] = []
         self.thread: threading.Thread
 
     def let_read(self) -> None:
-        """Wait until all keys were read, or nobody reads any more."""
+        """Wait until all keys were read, or the reader has ended."""
         while self.thread.is_alive() and select.select([self._keys.fileno()], [], [], 0)[0]:
             self.thread.join(0.002)
 
-    def said(self) -> str:
-        return self.house.said().text
+    def receive(self) -> str:
+        return self.app.receive().text
 
 
 def pasted(text: str) -> str:
@@ -81,7 +81,7 @@ def pasted(text: str) -> str:
 def sitting(history: Path, *, watches: bool = False) -> Iterator[Table]:
     here, there = socket.socketpair()
     with create_pipe_input() as keys:
-        table = Table(keys, PlayedHouse(there))
+        table = Table(keys, PlayedApp(there))
 
         def run() -> None:
             with create_app_session(input=keys, output=DummyOutput()):
@@ -95,110 +95,110 @@ def sitting(history: Path, *, watches: bool = False) -> Iterator[Table]:
         try:
             yield table
         finally:
-            table.house.close()
+            table.app.close()
             table.thread.join(PATIENCE)
     assert not table.thread.is_alive()
     assert len(table.codes) == 1, "it ended by an exception"
 
 
-def test_what_is_typed_is_sent_and_kept_for_the_next_time(tmp_path: Path) -> None:
+def test_typed_lines_are_sent_and_stored_in_the_history(tmp_path: Path) -> None:
     history = tmp_path / "history"
     with sitting(history) as table:
         table.type(f"one{ESC}{ENTER}two{ENTER}")
-        assert table.said() == "one\ntwo"
+        assert table.receive() == "one\ntwo"
         table.type(pasted("line\r" * 37) + f" sum up{ENTER}")
-        assert table.said() == "line\n" * 37 + " sum up"
+        assert table.receive() == "line\n" * 37 + " sum up"
     assert history.stat().st_mode & 0o777 == 0o600
     with sitting(history) as table:
         table.type(f"\x12two{ENTER}{ENTER}")  # Ctrl-R
-        assert table.said() == "one\ntwo"
+        assert table.receive() == "one\ntwo"
         table.type(CTRL_D)
     assert table.codes == [0]
 
 
-def test_a_pasted_block_goes_as_one(tmp_path: Path) -> None:
+def test_a_pasted_block_is_one_message(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         table.type(f"a {pasted('abcd' * 500)}\x7fb{ENTER}")
-        assert table.said() == "a b"
+        assert table.receive() == "a b"
 
 
-def test_files_that_are_named_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_files_are_attached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
     (tmp_path / "two words.txt").write_text("x")
     with sitting(tmp_path / "history") as table:
         table.type(f"see @notes.txt, @nothing and a@two{ENTER}")
-        assert table.house.said().files == (str(tmp_path / "notes.txt"),)
+        assert table.app.receive().files == (str(tmp_path / "notes.txt"),)
         table.type(f'@"two words.txt"?{ENTER}')
-        assert table.house.said().files == (str(tmp_path / "two words.txt"),)
+        assert table.app.receive().files == (str(tmp_path / "two words.txt"),)
 
 
-def test_what_is_too_long_is_not_sent(tmp_path: Path) -> None:
+def test_a_too_long_message_is_not_sent(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         table.type(f"{pasted(chr(1) * (MAX_FRAME // 6))}{ENTER}\x7fshort{ENTER}")
-        assert table.said() == "short"
+        assert table.receive() == "short"
 
 
 def test_esc_and_ctrl_c_stop_the_answer_and_two_leave(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         table.type(f"work{ENTER}")
-        assert table.said() == "work"
-        table.house.send(State(busy=True))
-        table.type(f"more{ENTER}")  # it was sent at once; who is busy says what becomes of it
-        assert table.said() == "more"
+        assert table.receive() == "work"
+        table.app.send(State(busy=True))
+        table.type(f"more{ENTER}")  # sent immediately, although Elwood is busy
+        assert table.receive() == "more"
         table.type(ESC)
-        assert table.said() == "/stop"
-        table.type("typed")  # no Ctrl-C before that counts
+        assert table.receive() == "/stop"
+        table.type("typed")  # an earlier Ctrl-C no longer counts
         table.type(CTRL_C)
-        assert table.said() == "/stop"
-        table.house.send(State(busy=False))  # that it has stopped does not take it back
+        assert table.receive() == "/stop"
+        table.app.send(State(busy=False))  # the stop does not reset it
         table.type(CTRL_C)
     assert table.codes == [0]
 
 
-def test_two_ctrl_c_leave_and_something_typed_between_them_does_not(tmp_path: Path) -> None:
+def test_two_ctrl_c_leave_but_not_with_typing_in_between(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         table.type(f"draft{CTRL_C}a{CTRL_C}b{ENTER}")
-        assert table.said() == "b"
+        assert table.receive() == "b"
         table.type(CTRL_C * 2)
         table.thread.join(PATIENCE)
     assert table.codes == [0]
 
 
-def test_what_was_not_taken_can_be_sent_again(tmp_path: Path) -> None:
+def test_a_refused_message_can_be_sent_again(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
-        table.house.send(State(busy=True))
+        table.app.send(State(busy=True))
         table.type(f"hello{ENTER}")
-        assert table.house.said("the disk is full").text == "hello"
-        while not table.house.is_heard(0.05):
-            table.type(ENTER)  # it stands there again
-        assert table.said() == "hello"
+        assert table.app.receive("the disk is full").text == "hello"
+        while not table.app.has_message(0.05):
+            table.type(ENTER)  # the line has the message again
+        assert table.receive() == "hello"
 
 
 def let_see(table: Table, *frames: ToClient) -> None:
-    """Send *frames*, and wait until they are shown: what is not taken then stands in the line."""
-    table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, whatever has the keys
-    table.house.send(State(busy=True), *frames)
-    assert table.house.said("the disk is full").text == "hello"
-    while not table.house.is_heard(0.05):
+    """Send *frames*, and wait until they are shown: a refused message is then in the line."""
+    table.type(f"\x15{pasted('hello')}{ENTER}")  # a paste goes to the line, also with a focus
+    table.app.send(State(busy=True), *frames)
+    assert table.app.receive("the disk is full").text == "hello"
+    while not table.app.has_message(0.05):
         table.type(ENTER)
-    assert table.said() == "hello"
+    assert table.receive() == "hello"
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a key decide however soon it comes, so that only the focus is left as protection."""
+    """Allow a key to decide at any time, so that only the focus protects a question."""
     monkeypatch.setattr(view, "NOT_AT_ONCE", 0.0)
     monkeypatch.setattr(view, "PAUSE", 0.0)
 
 
-def test_a_question_is_answered_by_a_key_a_moment_after_it_has_the_focus(tmp_path: Path) -> None:
+def test_a_key_answers_a_focused_question_after_a_moment(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(TAB)
-        while not table.house.is_heard(2 * view.PAUSE):
+        while not table.app.has_message(2 * view.PAUSE):
             table.type("y")
-        assert table.said() == "/allow X once"
+        assert table.receive() == "/allow X once"
 
 
 @pytest.mark.usefixtures("hasty")
@@ -206,19 +206,19 @@ def test_a_question_is_refused_with_a_reason(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(f"{UP}rnot y, wait{ENTER}")
-        assert [table.said() for _ in "12"] == ["/deny X", "not y, wait"]
+        assert [table.receive() for _ in "12"] == ["/deny X", "not y, wait"]
 
 
 @pytest.mark.parametrize("limit", ["NOT_AT_ONCE", "PAUSE"])
-def test_a_key_that_was_on_its_way_decides_nothing(
+def test_an_early_key_decides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None, limit: str
 ) -> None:
-    """Tab and y, typed ahead or pasted without brackets, come together."""
+    """Tab and y arrive together if they are typed ahead or pasted without brackets."""
     monkeypatch.setattr(view, limit, math.inf)
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(f"{TAB}yes, do{UP}ynr{pasted('as well')}{ENTER}")
-        assert table.said() == "as well"
+        assert table.receive() == "as well"
 
 
 WORDS = [
@@ -229,18 +229,16 @@ WORDS = [
 
 
 @pytest.mark.usefixtures("hasty")
-def test_nothing_that_is_typed_in_the_line_decides(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    """Each message is said, and nothing else is, while questions are open and come and go."""
+def test_text_in_the_line_decides_nothing(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Exactly the typed messages are sent while questions open, change and close."""
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         for seed in range(request.config.getoption("--key-sequences") // 4):
             chance = random.Random(seed)
             if chance.random() < 0.1:
-                table.house.send(msgspec.structs.replace(ASKED, id=chance.choice("abc")))
+                table.app.send(msgspec.structs.replace(ASKED, id=chance.choice("abc")))
             table.type("".join(chance.choices(WORDS, k=chance.randrange(1, 9))) + f".{ENTER}")
-            text = table.said()
+            text = table.receive()
             assert not text.startswith("/"), f"seed {seed}"
             assert "." in text
 
@@ -261,18 +259,18 @@ def test_only_the_letters_of_its_box_decide_a_question(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, msgspec.structs.replace(ASKED, choices=short))
         table.type(f"{TAB}catd{others}{ENTER}{ENTER}{pasted('y')}{ENTER}")
-        assert table.said() == "y"
-        table.house.send(Changed(id="a"))
+        assert table.receive() == "y"
+        table.app.send(Changed(id="a"))
         for letter, choice in letters.items():
             let_see(table, msgspec.structs.replace(ASKED, choices=choices))
             table.type(f"{TAB}{others}{ENTER}{letter}")
-            assert table.said() == choice.says
-        table.type(f"y{TAB}")  # the details leave the question open, and the focus with it
-        assert table.said() == "/allow X once"
+            assert table.receive() == choice.says
+        table.type(f"y{TAB}")  # the details keep the question open and focused
+        assert table.receive() == "/allow X once"
 
 
 @pytest.mark.usefixtures("hasty")
-def test_the_focus_goes_from_question_to_question_and_back_to_the_line(tmp_path: Path) -> None:
+def test_the_focus_moves_between_questions_and_the_line(tmp_path: Path) -> None:
     asked = [
         msgspec.structs.replace(
             ASKED, id=one, choices=(Choice("Allow", f"/allow {one} once"), Choice("Deny", "/deny"))
@@ -282,29 +280,27 @@ def test_the_focus_goes_from_question_to_question_and_back_to_the_line(tmp_path:
     with sitting(tmp_path / "history") as table:
         let_see(table, *asked)
         table.type(f"{TAB}{TAB}{TAB}{TAB}y{ENTER}")
-        assert table.said() == "y", "four times is once around"
+        assert table.receive() == "y", "four times is once around"
         table.type(f"{UP}{DOWN}{DOWN}{DOWN}y{ENTER}")
-        assert table.said() == "y"
+        assert table.receive() == "y"
         table.type(f"{TAB}{TAB}y")
-        assert table.said() == "/allow b once"
+        assert table.receive() == "/allow b once"
         table.type(f"y{ENTER}")
-        assert table.said() == "y", "the next question has no focus"
+        assert table.receive() == "y", "the next question has no focus"
         table.type(f"{UP}{UP}y")
-        assert table.said() == "/allow a once"
+        assert table.receive() == "/allow a once"
 
 
 @pytest.mark.usefixtures("hasty")
-def test_with_words_in_the_line_tab_completes_and_the_arrows_are_for_history(
-    tmp_path: Path,
-) -> None:
+def test_with_text_in_the_line_tab_completes_and_arrows_use_the_history(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         table.type(f"one{ENTER}")
-        assert table.said() == "one"
+        assert table.receive() == "one"
         let_see(table, ASKED)
         table.type(f"wait{TAB}y{ENTER}")
-        assert table.said() == "waity"
+        assert table.receive() == "waity"
         table.type(f" {UP}y{ENTER}")
-        assert table.said().endswith("y")
+        assert table.receive().endswith("y")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -312,14 +308,14 @@ def test_a_question_that_changes_loses_the_focus(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, ASKED)
         table.type(TAB)
-        table.house.send(Changed(id="a", choices=ASKED.choices[:1]), State(busy=False))
-        while not table.house.is_heard(0.05):
-            table.type(f"x{ENTER}")  # no key of the box: text as soon as the line has the keys
-        assert table.said() == "x"
+        table.app.send(Changed(id="a", choices=ASKED.choices[:1]), State(busy=False))
+        while not table.app.has_message(0.05):
+            table.type(f"x{ENTER}")  # not a key of the box: text once the line has the focus
+        assert table.receive() == "x"
 
 
 @pytest.mark.usefixtures("hasty")
-def test_the_question_that_is_looked_at_stays_when_one_above_is_answered(tmp_path: Path) -> None:
+def test_the_shown_question_stays_when_an_earlier_one_is_answered(tmp_path: Path) -> None:
     others = [
         msgspec.structs.replace(ASKED, id=one, choices=(Choice("Allow", f"/allow {one} once"),))
         for one in "bc"
@@ -329,7 +325,7 @@ def test_the_question_that_is_looked_at_stays_when_one_above_is_answered(tmp_pat
         table.type(TAB + TAB)
         let_see(table, Changed(id="a"))
         table.type(f"{TAB}y")
-        assert table.said() == "/allow b once"
+        assert table.receive() == "/allow b once"
 
 
 @pytest.mark.usefixtures("hasty")
@@ -338,28 +334,28 @@ def test_an_answer_of_the_model_is_chosen_by_its_number(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         let_see(table, msgspec.structs.replace(ASKED, choices=drinks))
         table.type(f"{TAB}nry4{TAB}3 cups{ENTER}")
-        assert table.said() == "3 cups"
+        assert table.receive() == "3 cups"
         table.type(f"{TAB}3")
-        assert table.said() == "Water"
+        assert table.receive() == "Water"
 
 
-def test_who_looks_on_types_and_decides_nothing(tmp_path: Path) -> None:
+def test_a_watcher_types_and_decides_nothing(tmp_path: Path) -> None:
     with sitting(tmp_path / "history", watches=True) as table:
-        table.house.send(State(busy=True, asks=1), ASKED, Writing("so far"), State(asks=1))
+        table.app.send(State(busy=True, asks=1), ASKED, Writing("so far"), State(asks=1))
         table.type(f"y{TAB}y{UP}n1hello{ENTER}{ESC}\x07{pasted('a')}@/etc/\t{ENTER}")
         table.let_read()
         table.type(CTRL_D)
         table.thread.join(PATIENCE)
-        assert table.house.has_heard_nothing()
+        assert table.app.is_at_end()
     assert table.codes == [0]
     assert not (tmp_path / "history").exists()
 
 
-def test_a_house_that_goes_or_speaks_otherwise_ends_it(tmp_path: Path) -> None:
+def test_a_lost_or_invalid_connection_ends_it(tmp_path: Path) -> None:
     detached = encode(Detached("It is over."))
     for data in (b"", b'{"type":"Later"}\n', b"x" * (MAX_FRAME + 2), detached):
         with sitting(tmp_path / "history") as table:
-            table.house.send_raw(data)
+            table.app.send_raw(data)
         assert table.codes == [1]
 
 
@@ -399,7 +395,7 @@ def test_no_keys_crash_it_and_ctrl_c_leaves(
         with sitting(tmp_path / "history", watches=watches) as table, suppress(BrokenPipeError):
             while is_left := (seed := next(seeds, -1)) >= 0:
                 chance = random.Random(seed)
-                table.house.send(*chance.sample(list(frames(chance)), k=2))
+                table.app.send(*chance.sample(list(frames(chance)), k=2))
                 table.type("".join(chance.choices(POOL, k=chance.randrange(1, 30))))
                 table.let_read()
             table.type(CTRL_C * 5)
@@ -408,13 +404,13 @@ def test_no_keys_crash_it_and_ctrl_c_leaves(
 
 
 class Terminal:
-    """A real terminal with a program that sits at it."""
+    """A program at a real terminal."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.slave)
-        path = folder / "house.sock"
+        path = folder / "app.sock"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
             listener.listen()
@@ -425,20 +421,20 @@ class Terminal:
                 stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
                 env={**os.environ, "TERM": "xterm-256color", "EDITOR": "sed -i s/draft/final/"},
             )  # fmt: skip
-            self.house = PlayedHouse(listener.accept()[0])
+            self.app = PlayedApp(listener.accept()[0])
         self.shown = ""
 
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
     def wait(self, text: str) -> None:
-        """Read what is shown until *text* is."""
+        """Read the output until *text* appears."""
         while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown):
             assert select.select([self.master], [], [], PATIENCE)[0], self.shown
             self.shown += os.read(self.master, 65536).decode("utf-8", "replace")
 
     def end(self) -> int:
-        """Wait for the end of the program, which must have given the terminal back."""
+        """Wait for the end of the program, which must have restored the terminal."""
         code = self.process.wait(PATIENCE)
         assert termios.tcgetattr(self.slave) == self.before
         return code
@@ -453,15 +449,15 @@ def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
     finally:
         sits.process.kill()
         sits.process.wait(PATIENCE)
-        sits.house.close()
+        sits.app.close()
         for fd in (sits.master, sits.slave):
             with suppress(OSError):
                 os.close(fd)
 
 
-def test_the_terminal_is_given_back_at_a_signal(tmp_path: Path) -> None:
+def test_the_terminal_is_restored_at_a_signal(tmp_path: Path) -> None:
     with terminal(tmp_path) as it:
-        it.house.send(State(busy=True), Writing("one *two*"), ASKED)
+        it.app.send(State(busy=True), Writing("one *two*"), ASKED)
         it.wait("May I run")
         assert termios.tcgetattr(it.slave) != it.before
         it.process.send_signal(signal.SIGTERM)
@@ -471,27 +467,27 @@ def test_the_terminal_is_given_back_at_a_signal(tmp_path: Path) -> None:
     assert "\x1b[?2004l" in it.shown.rpartition("\x1b[?2004h")[2], "pastes are bracketed"
 
 
-def test_in_a_thread_it_edits_elsewhere_and_ends_with_the_house(tmp_path: Path) -> None:
+def test_in_a_thread_it_opens_an_editor_and_ends_with_the_app(tmp_path: Path) -> None:
     with terminal(tmp_path, "--thread") as it:
         it.type("a draft\x07")  # Ctrl-G
         it.wait("final")
         it.type(ENTER)
-        assert it.house.said().text == "a final"
-        it.house.send(Message(id="m", text="\x1b]0;title\x07\u202e"))
+        assert it.app.receive().text == "a final"
+        it.app.send(Message(id="m", text="\x1b]0;title\x07\u202e"))
         it.wait("⟨U+001B⟩]0;title⟨U+0007⟩⟨U+202E⟩")
-        it.house.hang_up()
+        it.app.hang_up()
         it.wait(GONE.format("main")[:40])
         assert it.end() == 1
 
 
-def test_an_error_within_gives_the_terminal_back(tmp_path: Path) -> None:
+def test_an_internal_error_restores_the_terminal(tmp_path: Path) -> None:
     with terminal(tmp_path, "--broken") as it:
         it.type("/b")
         it.wait("Traceback")
         assert it.end() == 1
 
 
-def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
+def test_a_closed_terminal_ends_it(tmp_path: Path) -> None:
     with terminal(tmp_path) as it:
         os.close(it.slave)
         os.close(it.master)

@@ -1,4 +1,4 @@
-"""What a person sees, kept as text: in a real tmux, at several widths."""
+"""Stored screens: text from a real tmux, at several widths."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ from elwood.agent.channels.frames import (
 from elwood.features.console.view import PAUSE
 from elwood.foundation.text.markdown import native
 from tests.app.screens import assert_screen
-from tests.features.console.sitting import PATIENCE, PlayedHouse
+from tests.features.console.sitting import PATIENCE, PlayedApp
 
 SCREENS = Path(__file__).parent / "screens"
 ROWS = 40
@@ -92,12 +92,12 @@ def choices(code: str, *more: Choice) -> tuple[Choice, ...]:
 
 
 class Pane:
-    """A tmux of *columns*, and the house at the other end of what runs in it."""
+    """A tmux of *columns*, and the other end of the program in it."""
 
-    def __init__(self, folder: Path, columns: int, house: PlayedHouse) -> None:
+    def __init__(self, folder: Path, columns: int, app: PlayedApp) -> None:
         self._server = folder / "tmux"
         self.columns = columns
-        self.house = house
+        self.app = app
         self.kept: list[str] = []
 
     def tmux(self, *words: str) -> str:
@@ -110,7 +110,7 @@ class Pane:
         self.tmux("send-keys", *keys)
 
     def see(self, *texts: str) -> str:
-        """Wait until all *texts* are on the screen, and return it, but for what a clock moves."""
+        """Wait until all *texts* are on the screen; return it without times."""
         end, screen = time.monotonic() + PATIENCE, ""
         while not screen or not all(text in screen for text in texts):
             assert time.monotonic() < end, f"{texts} not in:\n{screen}"
@@ -127,7 +127,7 @@ class Pane:
 
 @contextmanager
 def pane(folder: Path, columns: int) -> Iterator[Pane]:
-    path = folder / "house"
+    path = folder / "app"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -137,8 +137,8 @@ def pane(folder: Path, columns: int) -> Iterator[Pane]:
         size = ("-x", str(columns), "-y", str(ROWS))
         seen.tmux("new-session", "-d", *size, f"{module} {path} {folder / 'history'}; cat")
         try:
-            seen.house = PlayedHouse(listener.accept()[0])
-            with closing(seen.house):
+            seen.app = PlayedApp(listener.accept()[0])
+            with closing(seen.app):
                 yield seen
         finally:
             seen.tmux("kill-server")
@@ -148,7 +148,7 @@ def pane(folder: Path, columns: int) -> Iterator[Pane]:
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_screens(columns: int, tmp_path: Path) -> None:
     with pane(tmp_path, columns) as it:
-        it.house.send(
+        it.app.send(
             State(model="anthropic/claude-sonnet-5-5"),
             HeardElsewhere(who="you (Telegram)", text="How far is the mail?", is_old=True),
             Message(
@@ -163,18 +163,18 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.type("Tab")
         it.see("@/etc/hostname")
         it.type("Enter", "Enter")
-        it.house.said()
-        it.house.send(State(busy=True), Thinking(THOUGHT), Running("⏳ shell ls -la ~/Mail · 7 s"))
+        it.app.receive()
+        it.app.send(State(busy=True), Thinking(THOUGHT), Running("⏳ shell ls -la ~/Mail · 7 s"))
         it.see("~/Mail · 7 s")
-        it.house.send(Writing(ANSWER[:420]))
+        it.app.send(Writing(ANSWER[:420]))
         it.see("too large")
         it.tmux("set-buffer", "and\nbe\nquick\nplease")
         it.tmux("paste-buffer", "-p")
         it.see("> [4 lines pasted]")
         it.type("Enter")
-        assert it.house.said().text == "and\nbe\nquick\nplease"
+        assert it.app.receive().text == "and\nbe\nquick\nplease"
         it.keep("writes, and a message waits", "too large", "pasted] (waiting)")
-        it.house.send(
+        it.app.send(
             Running("read_file notes.txt"),
             HeardElsewhere(who="Ada (Telegram)", text="Please keep\nthe drafts."),
             Message(id="m", text="", markdown=native(ANSWER, FOOTER), is_reply=True, is_repeat=True,
@@ -186,7 +186,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.keep("shows what ran, and the thoughts", "so many", "shell ls", "▾")
         it.type("C-l")
         more = Choice("Always: rsync to backup:/srv/mail", "/allow A always")
-        it.house.send(
+        it.app.send(
             State(busy=True),
             Message(id="a", text="", markdown=COMMAND, choices=choices("A", more)),
             Message(id="b", text="", markdown=DIFF, choices=choices("B")),
@@ -200,9 +200,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.keep("does not know the key", "Not a key of this box")
         it.type("Tab")
         it.keep("asks the next one", "Question 2 of 2", "new server", "━ press a key")
-        it.house.send(
-            Changed(id="b", text="May I write a file?\n\n✓ Allowed once by you, Mon 8:00.")
-        )
+        it.app.send(Changed(id="b", text="May I write a file?\n\n✓ Allowed once by you, Mon 8:00."))
         it.see("8:00", "─ Tab to answer")
         it.type("Tab")
         while "no, because >" not in it.see():
@@ -210,16 +208,16 @@ def test_screens(columns: int, tmp_path: Path) -> None:
             time.sleep(2 * PAUSE)
         it.keep("asks for the reason", "no, because >")
         it.type("C-u", "it is too early", "Enter")
-        assert [it.house.said().text for _ in "12"] == ["/deny A", "it is too early"]
+        assert [it.app.receive().text for _ in "12"] == ["/deny A", "it is too early"]
         it.keep("decided", "too early", "8:00")
-        it.house.send(
+        it.app.send(
             Message(id="s", text="I look it up.", markdown="I look it **up**.", is_said=True),
             Writing("I look it up.\n\nThe drafts are"),
         )
         it.see("drafts are")
         it.type("Escape")
-        assert it.house.said().text == "/stop"
-        it.house.send(
+        assert it.app.receive().text == "/stop"
+        it.app.send(
             Writing("I look it up.\n\nThe drafts are here"),
             Message(id="t", text="Stopped.", is_reply=True),
             State(model="anthropic/claude-sonnet-5-5"),

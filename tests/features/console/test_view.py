@@ -39,7 +39,7 @@ BUSY = State(busy=True)
 
 
 class Desk:
-    """A view with a clock, and all that it printed and sent."""
+    """A view with a clock, and its printed and sent output."""
 
     def __init__(self, *, watches: bool = False) -> None:
         numbers = itertools.count(1)
@@ -74,7 +74,7 @@ class Desk:
         self.view.change_line(line)
 
     def key(self, name: str, after: float = 1.0) -> None:
-        """Press a key, *after* seconds without one, as `screen` maps it."""
+        """Press a key *after* some seconds without one, as `screen` maps it."""
         self.now += after
         self.view.note_key(self.now, can_send=self.can_send)
         if name in ("tab", "up", "down"):
@@ -116,7 +116,7 @@ def test_a_message_is_sent_printed_and_leaves_the_line(desk: Desk) -> None:
     assert (desk.sent, desk.printed, desk.line) == (["hello"], ["> hello"], "")
 
 
-def test_a_message_to_a_busy_elwood_waits_until_it_is_read(desk: Desk) -> None:
+def test_a_message_to_a_busy_elwood_is_shown_as_waiting(desk: Desk) -> None:
     desk.get(BUSY)
     desk.say("also this")
     desk.get(State(busy=True, waiting=1))
@@ -169,7 +169,7 @@ def test_a_key_decides_a_question_that_has_the_focus(desk: Desk) -> None:
         (NOT_AT_ONCE, PAUSE, ["/allow X once"]),
     ],
 )
-def test_a_key_that_comes_too_fast_decides_nothing(
+def test_a_too_fast_key_decides_nothing(
     desk: Desk, asked: float, pause: float, sent: list[str]
 ) -> None:
     desk.get(ASKED)
@@ -208,7 +208,7 @@ def test_a_question_that_changes_loses_the_focus(desk: Desk) -> None:
     assert desk.sent == []
 
 
-def test_only_so_many_questions_wait_and_the_others_are_printed(desk: Desk) -> None:
+def test_the_number_of_open_questions_is_limited_and_others_are_printed(desk: Desk) -> None:
     for number in range(limits.MAX_BOXES + 1):
         desk.get(msgspec.structs.replace(ASKED, id=str(number)))
     assert f"Question 1 of {limits.MAX_BOXES}" in desk.shown()
@@ -235,14 +235,14 @@ def test_ctrl_c_clears_the_line_and_typing_disarms_it(desk: Desk) -> None:
     assert not desk.has_left
 
 
-def test_text_that_was_printed_is_not_shown_again(desk: Desk) -> None:
+def test_printed_text_is_not_shown_again(desk: Desk) -> None:
     desk.get(BUSY, Message(id="s", text="I look.", is_said=True), Writing("I look.\n\nIt is"))
     assert desk.view.writing == "It is"
     desk.get(Writing("I look."))
     assert desk.view.writing == ""
 
 
-def test_steps_have_their_times_and_are_counted_at_the_end(desk: Desk) -> None:
+def test_steps_have_durations_and_are_counted_at_the_end(desk: Desk) -> None:
     desk.get(BUSY, Running("⏳ shell ls"))
     desk.now += 3
     desk.get(Running("read_file x · 7 s"), Thinking("so it is"))
@@ -282,7 +282,7 @@ def test_a_watcher_gets_questions_printed() -> None:
     assert limits.WATCH_HINT in desk.shown()
 
 
-def test_what_does_not_fit_is_left_out_of_the_bottom_line(desk: Desk) -> None:
+def test_the_bottom_line_omits_what_does_not_fit(desk: Desk) -> None:
     desk.get(State(model="anthropic/claude"))
     for columns in (200, 80, 40, 20):
         line = desk.view.bottom(columns)
@@ -294,8 +294,8 @@ def test_what_does_not_fit_is_left_out_of_the_bottom_line(desk: Desk) -> None:
 KEYS = ["tab", "up", "down", "escape", "c-c", "c-o", "enter", *"ynrcatd19x "]
 
 
-def test_no_events_break_it_and_a_call_is_decided_only_by_its_question() -> None:
-    """Whatever comes: what is sent was typed, is a stop, or is on the question with the focus."""
+def test_random_events_decide_a_call_only_by_its_question() -> None:
+    """All sent messages are typed, a stop, or an answer to the focused question."""
     for seed in range(40):
         chance = random.Random(seed)
         desk = Desk(watches=chance.random() < 0.2)

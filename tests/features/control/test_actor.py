@@ -1,4 +1,4 @@
-"""The control socket, spoken to over the real thing."""
+"""The control socket, over a real socket."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ from elwood.foundation.runtime import ActorTable, Child, Mailbox, inline, report
 from tests.foundation.runtime.scene import child, house
 
 SECRET = "sk-very-secret"
-# Deeper than a parser goes.
+# Nested deeper than a parser accepts.
 DEEP = b'{"command":"inspect","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 FACTS = ProcessSeen("0.1.0", 5.0, pid=7, sessions=(SessionSeen("a", turn_age=3.0, undelivered=1),))
 
@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 @attrs.define
 class Setting:
-    """A house with a control socket and approvals that know one pairing code."""
+    """Run a control socket, and approvals with one pairing code."""
 
     folder: Path
     approvals: Mailbox[ApprovalsMail]
@@ -130,7 +130,7 @@ async def running(
         mailbox.close()
 
 
-async def test_inspect_shows_board_and_facts_without_secrets(folder: Path) -> None:
+async def test_inspect_shows_actors_and_facts_without_secrets(folder: Path) -> None:
     async with running(folder) as setting:
         seen = await setting.inspect()
         assert seen.process == FACTS
@@ -144,7 +144,7 @@ async def test_inspect_shows_board_and_facts_without_secrets(folder: Path) -> No
         assert seen.stuck == ()
 
 
-async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder: Path) -> None:
+async def test_decisions_are_sent_to_approvals_as_the_socket(folder: Path) -> None:
     async with running(folder) as setting:
         decide = DecideRequest(code="ABC234", answer="always", by=CONTROL)
         revoke = RevokePermission(number=3, by=CONTROL)
@@ -165,7 +165,7 @@ async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder
         assert answer == wire.ControlAnswer(False, "approvals is down; try again in a moment")
 
 
-async def test_folder_and_socket_are_ours_alone_whatever_the_umask(folder: Path) -> None:
+async def test_folder_and_socket_are_private_with_any_umask(folder: Path) -> None:
     before = os.umask(0)
     make(folder, 0o755)
     try:
@@ -176,7 +176,7 @@ async def test_folder_and_socket_are_ours_alone_whatever_the_umask(folder: Path)
         os.umask(before)
 
 
-async def test_a_socket_left_behind_is_replaced_and_ours_goes_with_us(folder: Path) -> None:
+async def test_a_stale_socket_is_replaced_and_ours_is_removed_at_the_end(folder: Path) -> None:
     listen(folder).close()  # as kill -9 leaves it
     assert (folder / wire.NAME).exists()
     async with running(folder) as setting:
@@ -184,7 +184,7 @@ async def test_a_socket_left_behind_is_replaced_and_ours_goes_with_us(folder: Pa
     assert not (folder / wire.NAME).exists()
 
 
-def test_a_socket_in_use_is_left_alone_even_if_its_queue_is_full(folder: Path) -> None:
+def test_a_socket_in_use_is_kept_even_if_its_queue_is_full(folder: Path) -> None:
     clients = [socket.socket(socket.AF_UNIX) for _ in range(MAX_CLIENTS + 5)]
     with listen(folder):
         for client in clients:
@@ -196,10 +196,10 @@ def test_a_socket_in_use_is_left_alone_even_if_its_queue_is_full(folder: Path) -
         client.close()
 
 
-async def test_what_is_in_its_place_is_told_and_waited_for(
+async def test_another_file_in_its_place_is_reported_and_waited_for(
     folder: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The actor goes on: there is nothing that a new incarnation could do better."""
+    """The actor continues: a restart would not help."""
     autojump_clock.autojump_threshold = 0.05
     make(folder, 0o700)
     (folder / wire.NAME).write_text("precious")
@@ -227,7 +227,7 @@ def test_a_folder_behind_a_link_is_not_trusted(folder: Path) -> None:
         listen(folder)
 
 
-def test_a_path_longer_than_an_address_is_fine(folder: Path) -> None:
+def test_a_path_longer_than_an_address_works(folder: Path) -> None:
     deep = folder / ("x" * 120)
     with listen(deep):
         assert (deep / wire.NAME).is_socket()
@@ -245,21 +245,21 @@ async def test_bad_input_gets_a_clear_error(folder: Path, bad: bytes) -> None:
         assert failed.text.startswith("not a request that this version understands")
 
 
-async def test_a_request_may_come_in_pieces_and_from_a_later_version(folder: Path) -> None:
+async def test_a_request_may_arrive_in_pieces_and_from_a_later_version(folder: Path) -> None:
     async with running(folder) as setting, await setting.connect() as client:
         for byte in b'{"command":"pair","words":["K7Q2"],"since":5}\n':
             await client.send_all(bytes([byte]))
         assert await answer_on(client) == wire.ControlAnswer(True, "paired")
 
 
-async def test_a_line_that_never_ends_is_cut_off_at_its_limit(folder: Path) -> None:
+async def test_an_endless_line_is_cut_at_the_limit(folder: Path) -> None:
     async with running(folder) as setting:
         failed = await setting.send(b"x" * wire.MAX_LINE)
         assert failed.text == f"a request has at most {wire.MAX_LINE} bytes"
         assert await setting.inspect()
 
 
-async def test_at_most_eight_clients_are_served_and_a_ninth_is_told(folder: Path) -> None:
+async def test_at_most_eight_clients_are_served_and_a_ninth_is_refused(folder: Path) -> None:
     async with running(folder) as setting:
         clients = [await setting.connect() for _ in range(MAX_CLIENTS)]
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -272,10 +272,10 @@ async def test_at_most_eight_clients_are_served_and_a_ninth_is_told(folder: Path
             await client.aclose()
 
 
-async def test_a_client_that_says_nothing_is_sent_away(
+async def test_a_silent_client_is_disconnected(
     folder: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Five virtual seconds; the bytes themselves are there at once."""
+    """Five virtual seconds; the bytes arrive immediately."""
     autojump_clock.autojump_threshold = 0.05
     async with running(folder) as setting, await setting.connect() as client:
         await client.send_all(b'{"type":')
@@ -286,7 +286,7 @@ async def test_a_client_that_says_nothing_is_sent_away(
         assert await client.receive_some() == b""
 
 
-async def test_approvals_that_hang_are_not_waited_for_without_end(
+async def test_requests_to_blocked_approvals_time_out(
     folder: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     autojump_clock.autojump_threshold = 0.05
@@ -295,7 +295,7 @@ async def test_approvals_that_hang_are_not_waited_for_without_end(
         assert "no answer to pair in time" in failed.text
 
 
-async def test_clients_that_vanish_harm_nobody(folder: Path) -> None:
+async def test_vanished_clients_do_not_affect_others(folder: Path) -> None:
     async with running(folder) as setting:
         for _ in range(3 * MAX_CLIENTS):
             client = await setting.connect()
@@ -330,7 +330,7 @@ def make(folder: Path, mode: int) -> None:
 
 
 def open_up(folder: Path) -> None:
-    """Let everybody in, as if somebody had done it by hand."""
+    """Open the modes for everyone, as a person could."""
     folder.parent.chmod(0o711)
     folder.chmod(0o711)
     (folder / wire.NAME).chmod(0o666)

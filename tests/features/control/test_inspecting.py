@@ -85,8 +85,8 @@ def test_the_tree_looks_like_this(width: int) -> None:
     assert_screen(f"inspect-{width}", drawn(SEEN, now=12_520.0, width=width) + "\n")
 
 
-def test_a_long_error_is_told_to_its_end() -> None:
-    """What to do about it stands there."""
+def test_a_long_error_is_shown_completely() -> None:
+    """The message has a remedy."""
     error = "it was refused, " * 8 + "so ask for a new one"
     seen = ActorSeen("it", "running", 1.0, troubles=(TroubleSeen("asking", error, 1.0, 1),))
     shown = drawn(Inspection(ProcessSeen("1", 0.0), (seen,)), now=0.0, width=60)
@@ -99,7 +99,7 @@ def test_it_fits_the_terminal(width: int) -> None:
     assert max(columns(line) for line in lines) <= width
 
 
-def test_an_error_cannot_play_with_the_terminal() -> None:
+def test_an_error_cannot_control_the_terminal() -> None:
     evil = "a\x1b]0;title\x07\x1b[2J\r\nb\u202ec"
     inspection = Inspection(
         ProcessSeen(evil, 0.0),
@@ -110,7 +110,7 @@ def test_an_error_cannot_play_with_the_terminal() -> None:
     assert not [c for c in shown if not c.isprintable() and c != "\n"]
 
 
-def test_a_warning_is_nobodys_and_what_did_not_fit_is_said() -> None:
+def test_a_warning_has_no_actor_and_omitted_actors_are_counted() -> None:
     inspection = Inspection(ProcessSeen("1", 0.0), (), (StuckSeen("", "it rains"),), left_out=7)
     shown = drawn(inspection, now=0.0, width=80).splitlines()
     assert shown[1:] == ["! it rains", "… and 7 more"]
@@ -127,7 +127,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def service(folder: Path, answer: bytes) -> Iterator[None]:
-    """Give one client the *answer*, whatever it asks, on a thread."""
+    """Send one client the *answer* to any request, in a thread."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / wire.NAME))
         listener.listen()
@@ -173,7 +173,7 @@ def test_json_is_the_whole_inspection_on_one_line(
 
 
 @pytest.mark.parametrize("ok", [True, False])
-def test_what_was_done_is_said(folder: Path, ok: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_is_printed(folder: Path, ok: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with service(folder, wire.encode(wire.ControlAnswer(ok, "so it is"))):
         assert wire.settle(folder, "pair", "K7Q2") == (0 if ok else 1)
     assert capsys.readouterr() == (("so it is\n", "") if ok else ("", "so it is\n"))
@@ -204,6 +204,6 @@ def test_without_a_running_elwood_the_message_is_clear(
     ],
     ids=["closed", "no JSON", "cut", "endless", "failed", "wrong"],
 )
-def test_a_strange_answer_is_an_error_for_people(answer: bytes, message: str, folder: Path) -> None:
+def test_an_invalid_answer_is_a_readable_error(answer: bytes, message: str, folder: Path) -> None:
     with service(folder, answer), pytest.raises(CliFailure, match=message):
         inspect(folder, as_json=False)

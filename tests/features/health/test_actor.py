@@ -1,4 +1,4 @@
-"""Health: the owner learns of what is stuck, once, and systemd of what is alive."""
+"""Health: one alarm for the owner per fault, and the systemd watchdog."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -34,8 +34,8 @@ from elwood.features.health.actor import (
     Health,
     HealthFile,
     LastError,
-    before,
     health_file,
+    parse_health_file,
 )
 from elwood.features.health.check import findings
 from elwood.features.health.settings import HealthSettings
@@ -66,7 +66,7 @@ ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
 
 class Bug(Exception):
-    """A mistake in a body."""
+    """A bug in an actor."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 
 @attrs.define
 class Channel:
-    """An outbox that notes what it was given, and answers as told."""
+    """An outbox that records posts and gives a fixed answer."""
 
     answer: PostResult = attrs.field(factory=lambda: Sent("1"))
     posts: list[Post] = attrs.field(factory=list)
@@ -103,7 +103,7 @@ class Setting:
 
 
 class Disks:
-    """Two disks that can be filled, as health sees them."""
+    """Two simulated disks that can be filled."""
 
     def __init__(self, settings: HealthSettings = SETTINGS) -> None:
         self.space = self.other = Space(10, 90)
@@ -151,7 +151,7 @@ async def watched(
     warning: str = "",
     earlier: bytes = b"",
 ) -> AsyncIterator[Setting]:
-    """*children* with an outbox, and the health of all; *earlier* is another health.json."""
+    """Run *children*, an outbox and health; *earlier* is the health.json of an old process."""
     actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
     if warning:
         actor_table.warn("weather", warning)
@@ -168,7 +168,7 @@ async def watched(
         stop=stop,
         redact=lambda text: text.replace(SECRET, "***"),
         disks=(disks or Disks()).monitor,
-        known=last.told if (last := before(earlier)) else (),
+        known=last.told if (last := parse_health_file(earlier)) else (),
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
@@ -186,7 +186,7 @@ async def watched(
         stop.set()
 
 
-# --- what the owner is told ----------------------------------------------------------------------
+# --- alarms --------------------------------------------------------------------------------------
 
 
 async def fail(what: str, errors: list[str], every: float) -> None:
@@ -202,7 +202,7 @@ async def two_pollers(mailbox: Mailbox[Any]) -> None:
     await fail("the poll", ["409 Conflict"] * 3, 3)
 
 
-async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_over() -> None:
+async def test_the_owner_gets_one_alarm_and_one_message_when_it_is_over() -> None:
     async def deaf_poll(mailbox: Mailbox[Any]) -> None:
         with waiting("getUpdates", limit=70):
             await trio.sleep(400)
@@ -219,14 +219,14 @@ async def test_the_owner_is_told_once_that_something_is_stuck_and_when_it_is_ove
 
 
 async def told(warning: str, earlier: bytes = b"") -> tuple[list[str], list[bytes]]:
-    """Live for a while; return what the owner was told, and each health.json."""
+    """Run for a while; return the owner's messages, and each health.json."""
     disks = Disks()
     async with watched(warning=warning, earlier=earlier, disks=disks) as setting:
         await trio.sleep(600)
         return setting.channel.texts, [msgspec.json.encode(one) for one in disks.written]
 
 
-async def test_a_warning_that_lasts_is_told_once_over_many_processes() -> None:
+async def test_a_lasting_warning_is_sent_once_over_many_processes() -> None:
     rain, words = f"It rains on {SECRET}.", ["⚠ It rains on ***."]
     texts, (untold, *_, last) = await told(rain)
     assert texts == words
@@ -251,7 +251,7 @@ async def test_secrets_do_not_reach_the_owner() -> None:
 
 
 @pytest.mark.parametrize("answer", [Unsent("no route"), Undeliverable("blocked")])
-async def test_what_could_not_be_sent_is_told_later(answer: PostResult) -> None:
+async def test_an_unsent_alarm_is_sent_later(answer: PostResult) -> None:
     async with watched(child("it", two_pollers, grace=0), channel=Channel()) as setting:
         setting.channel.answer = answer
         await trio.sleep(40)
@@ -264,7 +264,7 @@ async def test_what_could_not_be_sent_is_told_later(answer: PostResult) -> None:
         assert len(setting.channel.posts) == told, "and told once"
 
 
-async def test_what_may_have_arrived_is_repeated_with_a_mark() -> None:
+async def test_an_uncertain_delivery_is_repeated_with_a_mark() -> None:
     channel = Channel(answer=Unsure("the connection broke"))
     async with watched(child("it", two_pollers, grace=0), channel=channel):
         await trio.sleep(12)
@@ -273,7 +273,7 @@ async def test_what_may_have_arrived_is_repeated_with_a_mark() -> None:
         assert [post.repeat for post in channel.posts] == [False, True]
 
 
-async def test_a_stuck_outbox_is_logged_and_told_of_when_it_is_back(
+async def test_a_stuck_outbox_is_logged_and_reported_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     channel = Channel()
@@ -292,18 +292,18 @@ async def test_a_stuck_outbox_is_logged_and_told_of_when_it_is_back(
         live = [post for post in channel.posts if "the poll" in post.part.text]
         assert live
         answered = [post for post in live if not post.reply._is_abandoned]
-        assert len(answered) == 1, "what was left lying in its queue counts for nothing"
+        assert len(answered) == 1, "posts left in its queue do not count"
 
 
 # --- systemd ------------------------------------------------------------------------------------
 
 
-async def test_ready_comes_when_elwood_is_up_and_stopping_when_it_stops(systemd: Systemd) -> None:
+async def test_ready_is_sent_when_elwood_is_up_and_stopping_when_it_stops(systemd: Systemd) -> None:
     async with watched(systemd=systemd) as setting:
         await trio.sleep(5)
-        before = systemd.received()
-        assert "READY=1" not in before
-        assert "STATUS=starting" in before
+        parse_health_file = systemd.received()
+        assert "READY=1" not in parse_health_file
+        assert "STATUS=starting" in parse_health_file
         setting.up.set()
         await trio.sleep(5)
         after = systemd.received()
@@ -313,7 +313,7 @@ async def test_ready_comes_when_elwood_is_up_and_stopping_when_it_stops(systemd:
     assert last.count("STOPPING=1") == 1
 
 
-async def test_ready_is_said_until_it_is_taken(systemd: Systemd) -> None:
+async def test_ready_is_repeated_until_it_is_accepted(systemd: Systemd) -> None:
     sender = Notify(systemd.address)
     while sender.status("filling the queue"):
         pass
@@ -325,7 +325,7 @@ async def test_ready_is_said_until_it_is_taken(systemd: Systemd) -> None:
         assert systemd.received().count("READY=1") == 1
 
 
-async def test_after_an_escalation_stopping_is_said_too(systemd: Systemd) -> None:
+async def test_stopping_is_also_sent_after_an_escalation(systemd: Systemd) -> None:
     async def bad(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(5)
         raise Bug
@@ -336,8 +336,8 @@ async def test_after_an_escalation_stopping_is_said_too(systemd: Systemd) -> Non
     assert systemd.received().count("STOPPING=1") == 1
 
 
-async def test_pings_go_on_while_the_vital_actors_answer(systemd: Systemd) -> None:
-    """A crash with its normal delay, a busy minute, and others' trouble do not stop them."""
+async def test_the_watchdog_is_fed_while_the_vital_actors_respond(systemd: Systemd) -> None:
+    """A crash with its normal delay, a busy minute and faults of other actors do not stop it."""
     begun = 0
 
     async def sessions(mailbox: Mailbox[Any]) -> None:
@@ -359,7 +359,7 @@ async def test_pings_go_on_while_the_vital_actors_answer(systemd: Systemd) -> No
 
 
 @pytest.mark.parametrize("ill", ["restarting", "deaf", "missing", "gave up"])
-async def test_pings_stop_when_a_vital_actor_does_not_come_back(
+async def test_the_watchdog_is_not_fed_while_a_vital_actor_is_down(
     ill: str, systemd: Systemd, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def sessions(mailbox: Mailbox[Any]) -> None:
@@ -385,7 +385,9 @@ async def test_pings_stop_when_a_vital_actor_does_not_come_back(
     assert line.__dict__["actors"] == ["sessions"]
 
 
-async def test_pings_come_again_when_it_is_back_and_while_the_house_stops(systemd: Systemd) -> None:
+async def test_the_watchdog_is_fed_again_after_recovery_and_while_stopping(
+    systemd: Systemd,
+) -> None:
     async def sessions(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(200)
         async for _ in mailbox:
@@ -413,7 +415,7 @@ async def test_a_short_watchdog_is_fed_three_times_as_often(systemd: Systemd) ->
         assert systemd.pings() >= 14
 
 
-async def test_a_loop_that_hangs_pings_no_more_and_is_logged_afterwards(
+async def test_a_blocked_loop_does_not_feed_the_watchdog_and_is_logged(
     mock_clock: trio.testing.MockClock, systemd: Systemd, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with watched(systemd=systemd):
@@ -429,7 +431,7 @@ async def test_a_loop_that_hangs_pings_no_more_and_is_logged_afterwards(
 # --- the disks, and health.json -------------------------------------------------------------------
 
 
-async def test_little_room_is_told_and_none_refuses_work() -> None:
+async def test_little_space_is_reported_and_a_full_disk_refuses_work() -> None:
     disks = Disks()
     async with watched(disks=disks) as setting:
 
@@ -445,7 +447,7 @@ async def test_little_room_is_told_and_none_refuses_work() -> None:
         assert "95 % of the disk with the state is in use" in refusal
         assert stuck == {LITTLE, NONE}
         disks.broken = True
-        assert await seen(MEASURE_EVERY) == (refusal, stuck), "what nobody can say lifts nothing"
+        assert await seen(MEASURE_EVERY) == (refusal, stuck), "an unknown size changes nothing"
         disks.broken, disks.space = False, Space(10, 90)
         assert await seen(2 * MEASURE_EVERY) == ("", set())
         disks.broken, disks.other = True, Space(96, 4)
@@ -454,7 +456,7 @@ async def test_little_room_is_told_and_none_refuses_work() -> None:
         assert stuck == {LITTLE, NONE}
 
 
-async def test_the_thresholds_are_the_operators() -> None:
+async def test_the_operator_sets_the_thresholds() -> None:
     disks = Disks(HealthSettings(disk_warning=50.0, disk_full=99.5))
     async with watched(disks=disks) as setting:
         disks.space = Space(96, 4)
@@ -466,7 +468,7 @@ async def test_the_thresholds_are_the_operators() -> None:
         )
 
 
-async def test_the_doctor_reads_what_health_has_written(tmp_path: Path) -> None:
+async def test_the_doctor_reads_health_json(tmp_path: Path) -> None:
     def found(now: float, **settings: float) -> list[tuple[str, str, str]]:
         paths = Paths(state=tmp_path, workspace=tmp_path / "workspace", runtime=tmp_path)
         config = Config.holding(paths, HealthSettings(**settings))
@@ -502,9 +504,7 @@ class Unspeakable(Exception):
 
 
 @pytest.mark.parametrize("said", [("%d of us", "none"), ("%s", Unspeakable())])
-def test_an_error_that_cannot_be_said_does_not_raise_where_it_is_logged(
-    said: tuple[object, ...],
-) -> None:
+def test_an_unprintable_error_does_not_raise_at_the_log_call(said: tuple[object, ...]) -> None:
     vitals, log = Vitals(), logging.Logger("elwood.disk")
     log.addHandler(LastError(vitals, str))
     log.error("it is away", extra={"why": "EIO"})

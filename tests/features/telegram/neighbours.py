@@ -61,7 +61,7 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.markdown import Rich
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 
-# No limits of ours: what is tested then is the fake's.
+# No limits of our own, so that the limits of the fake apply.
 UNPACED = Pacing(
     chat=Bucket(1000, 1000),
     group=Bucket(1000, 1000),
@@ -88,7 +88,7 @@ def troubles(table: ActorTable) -> list[str]:
 
 @attrs.define
 class Neighbours:
-    """What the actors around Intake were told, and what they answer."""
+    """The scripted actors around Intake, with the messages that they got."""
 
     actor_table: ActorTable
     events: list[Event] = attrs.field(factory=list)
@@ -100,7 +100,7 @@ class Neighbours:
     ended: list[str] = attrs.field(factory=list)
     edits: list[Edit] = attrs.field(factory=list)
     moved: dict[str, str] = attrs.field(factory=dict)
-    # None: no answer at all.
+    # None: no answer.
     take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
     meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
     press: Callable[[ButtonPressed], CommandResult] = lambda _: CommandResult("Done.", ok=True)
@@ -125,7 +125,7 @@ class Neighbours:
         await self.until(lambda: text in self.texts)
 
     async def fetched(self, count: int = 1) -> list[Received]:
-        """Wait for so many messages; fetch their files as their sessions do."""
+        """Wait for this many messages; fetch their files as sessions do."""
         await self.until(lambda: len(self.inbound) >= count)
         return [await self._fetch(one) for one in self.inbound]
 
@@ -197,7 +197,7 @@ class Neighbours:
 async def supervised(
     actor_table: ActorTable, events: list[Event], children: Sequence[Child]
 ) -> AsyncIterator[None]:
-    """Run *children* for the body of the block; none of them may crash."""
+    """Run *children* for the block; none may crash."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
 
@@ -254,7 +254,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
 
 @attrs.define
 class Sender:
-    """The address of an Outbox that runs, with short forms for what is asked of it."""
+    """The address of a running Outbox, with shortcuts for requests."""
 
     mailbox: Mailbox[OutboxMail]
     actor_table: ActorTable

@@ -1,4 +1,4 @@
-"""Outbox: pictures together, and answers that Telegram draws itself."""
+"""Outbox: albums, and rich messages that Telegram renders."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def pictures(count: int) -> tuple[Attachment, ...]:
     return tuple(Attachment(f"{number}.png", PNG + bytes([number])) for number in range(count))
 
 
-async def test_pictures_are_albums_of_ten_and_other_files_stand_alone() -> None:
+async def test_pictures_form_albums_of_ten_and_other_files_are_sent_alone() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         part = Rich("all", (Entity("bold", 0, 3),))
         assert await out.post("", part=part, files=(*pictures(12), NOTE)) == Sent("1001:13")
@@ -29,7 +29,7 @@ async def test_pictures_are_albums_of_ten_and_other_files_stand_alone() -> None:
         ]
 
 
-async def test_an_album_that_cannot_be_shown_arrives_as_files() -> None:
+async def test_a_refused_album_arrives_as_files() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         broken = Attachment("b.png", PNG + BROKEN)
         assert isinstance(await out.post("two", files=(*pictures(1), broken)), Sent)
@@ -37,7 +37,7 @@ async def test_an_album_that_cannot_be_shown_arrives_as_files() -> None:
         assert fake.texts() == ["two", ""]
 
 
-async def test_what_becomes_of_an_album_is_one_outcome() -> None:
+async def test_an_album_has_one_outcome() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendMediaGroup", "lose")
         assert isinstance(await out.post("", files=pictures(2)), Unsure)
@@ -49,7 +49,7 @@ async def test_what_becomes_of_an_album_is_one_outcome() -> None:
         assert fake.sent[-1].buttons == ["a"]
 
 
-async def test_a_rich_message_is_sent_as_it_is_or_else_as_ever() -> None:
+async def test_a_refused_rich_message_is_sent_as_text() -> None:
     table = "# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |"
     async with fake_telegram() as fake, outbox(fake) as out:
         given: dict[str, Any] = {"markdown": table, "buttons": (Button("A", "a"),)}
@@ -63,7 +63,7 @@ async def test_a_rich_message_is_sent_as_it_is_or_else_as_ever() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lose", "error", "html", "drop"])
-async def test_a_rich_message_that_may_have_arrived_is_not_sent_otherwise(kind: str) -> None:
+async def test_an_uncertain_rich_message_is_not_sent_as_text(kind: str) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendRichMessage", kind)
         assert isinstance(await out.post("plain", markdown="# T"), Unsure)

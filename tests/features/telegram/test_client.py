@@ -1,4 +1,4 @@
-"""The Bot API's forms, read tolerantly, and the fake that stands in for it."""
+"""Tolerant parsing of the Bot API, and the fake API."""
 
 import json
 from contextlib import aclosing
@@ -12,15 +12,15 @@ from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_upda
 from elwood.features.telegram.client import Bot, TelegramError, remedy
 from elwood.features.telegram.reading import (
     BotIdentity,
-    asked,
+    has_foreign_text,
     identify,
     identify_press,
     name_of,
     order_of,
+    question_text,
     quote,
     route_of,
     said,
-    says_others_words,
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
@@ -41,7 +41,7 @@ US = BotIdentity(bot=1, username="b", owners=frozenset({OWNER}))
 
 @given(st.dictionaries(FIELDS, JSON | st.dictionaries(FIELDS, JSON)), st.integers(0, 2**31))
 @settings(max_examples=50)
-def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> None:
+def test_a_bad_update_does_not_affect_others(strange: dict[str, Any], number: int) -> None:
     good = {"update_id": 1, "message": FakeTelegram().message("good")}
     batch = [strange | {"update_id": number}, good, strange]
     updates = read_updates(json.dumps(batch).encode())
@@ -58,13 +58,13 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
             identify_press(query, query.message, US)
         if message is not None:
             identify(message, US)
-            says_others_words(message, US), asked(message)
+            has_foreign_text(message, US), question_text(message)
             quote(message), said(message, ""), route_of(message)
             if message.has_file and (file := message.file) is not None:
                 name_of(message, file)
 
 
-def test_an_update_without_an_id_is_passed_over() -> None:
+def test_an_update_without_an_id_is_skipped() -> None:
     assert read_updates(b'[7, {"update_id": "x"}, {"update_id": 3, "message": []}]') == [
         UnreadableUpdate(3, "$.message")
     ]
@@ -72,7 +72,7 @@ def test_an_update_without_an_id_is_passed_over() -> None:
     assert read_updates(b"nonsense") is None
 
 
-async def test_a_message_with_its_parts_is_as_the_api_wants_it() -> None:
+async def test_send_message_sends_the_parameters_of_the_api() -> None:
     async with fake_telegram() as fake, aclosing(Client()) as client:
         bot = Bot(TelegramSettings(token=Secret(TOKEN), base_url=fake.url + "/"), client)
         buttons = [("Yes", "a"), ("Perhaps", "b"), ("No", "c")]

@@ -57,7 +57,7 @@ def installed(pytestconfig: pytest.Config) -> Path:
 
 @attrs.frozen
 class Double:
-    """It runs; what a person does there."""
+    """The running double, and the actions of a person there."""
 
     fake: FakeTelegram
     client: Client
@@ -73,7 +73,7 @@ class Double:
         await self.post(path, botToken=TOKEN, date=1, **{"from": person, "chat": chat} | more)
 
     async def shown(self) -> list[dict[str, Any]]:
-        """What the chat shows of the bot."""
+        """The bot's messages in the chat."""
         history = (await self.post("getUpdatesHistory", token=TOKEN))["result"]
         return [one["message"] for one in history if "chat_id" in one["message"]]
 
@@ -92,7 +92,7 @@ async def double(folder: Path) -> AsyncIterator[Double]:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_person_writes_and_presses_is_handed_on(installed: Path) -> None:
+async def test_messages_and_presses_are_handed_on(installed: Path) -> None:
     async with double(installed) as there, intake(there.fake) as house:
         with trio.fail_after(20):
             await there.act("sendMessage", text="hello 😀")
@@ -105,7 +105,7 @@ async def test_what_a_person_writes_and_presses_is_handed_on(installed: Path) ->
         assert house.presses[0].data == "p:ABCD2345:y"
 
 
-async def test_what_we_send_is_shown(installed: Path) -> None:
+async def test_sent_messages_are_shown(installed: Path) -> None:
     async with double(installed) as there, outbox(there.fake) as out:
         with trio.fail_after(20):
             part = to_entities("**bold** 😀")

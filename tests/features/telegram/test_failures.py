@@ -1,7 +1,7 @@
-"""The 37 rows of telegram_failures.jsonl, each in a test that bears its id.
+"""The 37 rows of telegram_failures.jsonl, each in a test with its id.
 
-Where a row ends in a session (dedupe, edits, a full queue), what is tested here is that Intake
-gives the session what it needs for it.
+For rows that concern a session (dedupe, edits, a full queue) these tests check that Intake passes
+the necessary data on.
 """
 
 import logging
@@ -69,10 +69,10 @@ async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(
             assert trio.current_time() - began >= 200
 
 
-async def test_tg_01_after_an_outage_one_conflict_is_no_second_poller(
+async def test_tg_01_one_conflict_after_an_outage_is_not_a_second_poller(
     jumping_clock: MockClock,
 ) -> None:
-    """It is our own poll of before, which the server still holds."""
+    """The server still holds our own earlier poll."""
     async with fake_telegram() as fake:
         conflict = "Conflict: terminated by other getUpdates request"
         fake.fault("getUpdates", times=4, code=502, description="Bad Gateway")
@@ -100,7 +100,7 @@ async def test_tg_02_a_foreign_webhook_stops_the_channel(jumping_clock: MockCloc
             assert house.texts == ["waiting"]
 
 
-async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_over(
+async def test_tg_03_a_429_pauses_that_chat_until_the_wait_is_over(
     jumping_clock: MockClock,
 ) -> None:
     async with fake_telegram(clock=trio.current_time) as fake:
@@ -114,8 +114,8 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
             assert isinstance(await out.post("other", route=Route("telegram", "5")), Sent)
             await fake.until(lambda: len(fake.sent) == 7)
         refused = [key for key in fake.counts if "429" in key]
-        # Two floods for six messages at two a flood; no call fell into a wait, nor began right
-        # when it ended: the wait is made longer at random, here by half of the most.
+        # Two floods for six messages at two a flood; no call was made during a wait, nor right at
+        # its end: the wait is extended at random, here by half of the maximum.
         times = [message.at for message in fake.sent if message.text != "other"]
         pauses = [later - sooner for sooner, later in pairwise(times) if later - sooner > 1]
         assert [pause % 1 for pause in pauses] == [JITTER / 2, JITTER / 2]
@@ -124,7 +124,7 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
         assert not fake.actions
 
 
-async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
+async def test_tg_04_unparsable_formatting_is_sent_as_plain_text() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         wrong = Rich("short", (Entity("bold", 0, 500),))
         assert isinstance(await out.post("", part=wrong), Sent)
@@ -138,7 +138,7 @@ async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
         assert isinstance(await out.post("c"), Undeliverable)
 
 
-async def test_tg_05_what_is_too_long_is_split() -> None:
+async def test_tg_05_a_long_text_is_split() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         text = "\n\n".join("😀" * 700 for _ in range(5))
         assert isinstance(await out.post(text, buttons=(Button("Yes", "a"),)), Sent)
@@ -150,8 +150,8 @@ async def test_tg_05_what_is_too_long_is_split() -> None:
         assert fake.texts()[-2:] == ["one", "two"]
 
 
-async def test_tg_06_07_29_edits_and_buttons_keep_to_the_rules() -> None:
-    """An equal text is a success, a lost message is told apart, and a button has 64 bytes."""
+async def test_tg_06_07_29_edits_and_buttons_follow_the_rules() -> None:
+    """An equal text is a success, a lost message is an error, and a button has 64 bytes."""
     async with fake_telegram() as fake:
         client = Client()
         bot = Bot(settings(fake), client)
@@ -179,7 +179,7 @@ async def test_tg_06_07_29_edits_and_buttons_keep_to_the_rules() -> None:
         (403, "Forbidden: bot was kicked from the supergroup chat"),
     ],
 )
-async def test_tg_08_12_13_who_cannot_be_reached_is_not_tried_again(code: int, why: str) -> None:
+async def test_tg_08_12_13_an_unreachable_recipient_is_not_retried(code: int, why: str) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendMessage", times=-1, chat=5, code=code, description=why)
         outcome = await out.post("x", route=Route("telegram", "5"), is_reply=True)
@@ -215,7 +215,7 @@ async def test_tg_09_an_upgraded_group_keeps_its_session_and_gets_its_answer() -
         assert house.moved == {f"tg:{GROUP}": "tg:-5"}  # other people's groups are not our business
 
 
-async def test_tg_10_11_without_its_topic_or_its_question_an_answer_still_arrives() -> None:
+async def test_tg_10_11_an_answer_arrives_without_its_topic_or_question() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.dead_topics.add(9)
         for topic in (9, 1):
@@ -236,7 +236,7 @@ async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
     async with fake_telegram() as fake:
         async with intake(fake) as house:
             await fake.until(lambda: fake.polling)
-            fake.token = token  # ours is not the right one any more
+            fake.token = token  # our token is revoked
             fake.push({"message": fake.message("x")})
             await house.until(lambda: house.inbound)
             await _until(lambda: any("@BotFather" in wait for wait in house.waits()))
@@ -264,7 +264,7 @@ async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
 
 
 async def _until(true: Callable[[], object]) -> None:
-    """Wait for what no neighbour is told: half a second at a time."""
+    """Wait for a condition that no neighbour signals, half a second at a time."""
     for _ in range(2000):
         if true():
             return
@@ -272,7 +272,7 @@ async def _until(true: Callable[[], object]) -> None:
     raise AssertionError("it never came true")
 
 
-async def test_tg_15_a_malformed_token_says_so_at_the_start(jumping_clock: MockClock) -> None:
+async def test_tg_15_a_malformed_token_is_reported_at_the_start(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.token = "4242:other"
         fake.fault("*", code=404, description="Not Found", times=1)
@@ -282,7 +282,7 @@ async def test_tg_15_a_malformed_token_says_so_at_the_start(jumping_clock: MockC
             assert not house.inbound
 
 
-async def test_tg_16_an_ailing_server_costs_nothing_but_time(jumping_clock: MockClock) -> None:
+async def test_tg_16_a_failing_server_costs_only_time(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.say("kept")
         fake.fault("getUpdates", times=2, code=500)
@@ -297,7 +297,7 @@ async def test_tg_16_an_ailing_server_costs_nothing_but_time(jumping_clock: Mock
             assert not house.troubles()
 
 
-async def test_tg_17_a_send_without_an_answer_is_unsure_and_repeated_with_a_mark(
+async def test_tg_17_a_send_without_a_response_is_unsure_and_repeated_with_a_mark(
     jumping_clock: MockClock,
 ) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
@@ -306,7 +306,7 @@ async def test_tg_17_a_send_without_an_answer_is_unsure_and_repeated_with_a_mark
             assert isinstance(await out.post(kind), Unsure)
         fake.fault("sendMessage", code=500)
         assert isinstance(await out.post("500"), Unsure)
-        assert fake.texts() == ["swallow", "lose"]  # who asks cannot know which
+        assert fake.texts() == ["swallow", "lose"]  # the sender cannot know which
         assert isinstance(await out.post("lose", repeat=True), Sent)
         assert fake.texts()[-1] == "(again) lose"
         bold = Rich("lose", (Entity("bold", 0, 4),))
@@ -322,7 +322,7 @@ async def test_tg_17_a_send_without_an_answer_is_unsure_and_repeated_with_a_mark
             assert trio.current_time() - began < 25  # not the 30 s of the other
 
 
-async def test_tg_17_a_send_that_found_no_server_is_surely_unsent() -> None:
+async def test_tg_17_a_send_without_a_server_is_unsent() -> None:
     async with fake_telegram() as fake:
         fake.port = 9
         async with outbox(fake) as out:
@@ -330,8 +330,8 @@ async def test_tg_17_a_send_that_found_no_server_is_surely_unsent() -> None:
             assert out.troubles()
 
 
-async def test_tg_18_19_20_updates_are_known_by_their_ids_in_whatever_order() -> None:
-    """Gaps are normal, a sequence may begin anew lower, and one may come again."""
+async def test_tg_18_19_20_updates_are_identified_by_id_in_any_order() -> None:
+    """Gaps are normal, a sequence may restart lower, and an update may come twice."""
     async with fake_telegram() as fake, intake(fake) as house:
         for number in (10, 15, 900_000, 17, 17):
             fake.push({"update_id": number, "message": fake.message(str(number))})
@@ -340,9 +340,7 @@ async def test_tg_18_19_20_updates_are_known_by_their_ids_in_whatever_order() ->
         assert house.inbound[3].id == house.inbound[4].id  # the session drops the second
 
 
-async def test_tg_21_22_25_an_edit_names_what_it_replaces_and_all_say_when_they_were_written() -> (
-    None
-):
+async def test_tg_21_22_25_an_edit_names_its_original_and_all_have_a_time() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         original = fake.message("wrong", date=1_000_000)
         fake.push({"message": original})
@@ -355,7 +353,7 @@ async def test_tg_21_22_25_an_edit_names_what_it_replaces_and_all_say_when_they_
         assert (first.sent_at, second.sent_at) == (1_000_000.0, 1_000_005.0)
 
 
-async def test_tg_24_a_flood_costs_its_sender_only(jumping_clock: MockClock) -> None:
+async def test_tg_24_a_flood_affects_only_its_sender(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         for n in range(250):
             fake.say(f"spam {n}", chat=666, user=666)
@@ -379,7 +377,7 @@ async def test_tg_24_a_flood_costs_its_sender_only(jumping_clock: MockClock) -> 
             assert [post.route.chat for post in house.posts] == ["5"]  # one notice
 
 
-async def test_tg_26_27_28_a_press_is_of_who_pressed_and_is_answered() -> None:
+async def test_tg_26_27_28_a_press_belongs_to_its_user_and_is_answered() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         buttons = {"inline_keyboard": [[{"text": "Yes", "callback_data": "p:ABCD2345:y"}]]}
         message = fake.show("Allow?", reply_markup=buttons)
@@ -394,16 +392,16 @@ async def test_tg_26_27_28_a_press_is_of_who_pressed_and_is_answered() -> None:
         await fake.until(lambda: fake.answered[query])
         assert house.presses[1].principal == "tg:666"  # though it was in the owner's chat
         assert "not yours" in fake.answered[query]
-        assert (message.edits, house.edits) == (0, [])  # who decides changes it, by the outbox
+        assert (message.edits, house.edits) == (0, [])  # approvals edit it through the outbox
 
         house.press = lambda _: CommandResult("This has expired.", ok=False)
-        query = fake.press("p:ZZZZZZZZ:y")  # the message cannot be seen any more
+        query = fake.press("p:ZZZZZZZZ:y")  # the message is inaccessible
         await fake.until(lambda: fake.answered[query])
         assert fake.answered[query] == "This has expired."
         assert [press.route for press in house.presses] == [HOME, HOME, None]
 
 
-async def test_tg_30_a_stranger_gets_a_code_and_is_not_heard() -> None:
+async def test_tg_30_a_stranger_gets_a_code_and_no_access() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         answers: Iterator[Known | Stranger] = iter([Stranger("ABCD2345"), Stranger(None), Known()])
         house.meet = lambda _: next(answers)
@@ -419,7 +417,7 @@ async def test_tg_30_a_stranger_gets_a_code_and_is_not_heard() -> None:
         assert not fake.counts["getFile ok"]
 
 
-async def test_tg_31_what_no_person_wrote_is_ignored() -> None:
+async def test_tg_31_messages_without_a_person_are_ignored() -> None:
     async with fake_telegram() as fake, intake(fake, groups=(GROUP,)) as house:
         house.meet = lambda _: Known()
         mention = [{"type": "mention", "offset": 0, "length": 11}]
@@ -445,7 +443,7 @@ async def test_tg_31_what_no_person_wrote_is_ignored() -> None:
         ({"photo": "new form"}, "picture: it comes in a form that I do not know"),
     ],
 )
-async def test_tg_23_32_files_that_cannot_be_had_are_declined(
+async def test_tg_23_32_unavailable_files_are_declined(
     kind: dict[str, object], word: str, jumping_clock: MockClock
 ) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
@@ -456,7 +454,7 @@ async def test_tg_23_32_files_that_cannot_be_had_are_declined(
         assert word in trouble
 
 
-async def test_tg_33_what_is_of_no_known_kind_is_declined() -> None:
+async def test_tg_33_unknown_kinds_are_declined() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         hologram = {"hologram": {"sides": 7}, "unknown_key": [None]}
         fake.push({"message": fake.message(None) | hologram})
@@ -467,7 +465,7 @@ async def test_tg_33_what_is_of_no_known_kind_is_declined() -> None:
         assert not house.inbound
 
 
-async def test_tg_33_one_bad_update_costs_no_other() -> None:
+async def test_tg_33_a_bad_update_does_not_affect_others() -> None:
     async with fake_telegram() as fake:
         fake.say("before")
         fake.push({"message": "not even an object"})
@@ -489,7 +487,7 @@ async def test_tg_34_hostile_text_is_repaired_and_handed_on(text: str) -> None:
         house.texts[0].encode()
 
 
-async def test_tg_35_empty_polls_do_not_spin_and_are_told(jumping_clock: MockClock) -> None:
+async def test_tg_35_empty_polls_do_not_spin_and_are_reported(jumping_clock: MockClock) -> None:
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.instant = True
         async with intake(fake) as house:
@@ -499,7 +497,7 @@ async def test_tg_35_empty_polls_do_not_spin_and_are_told(jumping_clock: MockClo
             assert any("at once" in error for error in house.troubles())
 
 
-async def test_tg_36_a_dead_poll_is_given_up_and_a_new_one_begun(jumping_clock: MockClock) -> None:
+async def test_tg_36_a_dead_poll_is_abandoned_and_replaced(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         fake.fault("getUpdates", "hang")
         async with intake(fake) as house:
@@ -510,14 +508,14 @@ async def test_tg_36_a_dead_poll_is_given_up_and_a_new_one_begun(jumping_clock: 
             assert trio.current_time() - began < 90
 
 
-def test_tg_37_a_wrong_clock_is_called_so() -> None:
+def test_tg_37_a_wrong_clock_is_named() -> None:
     for words in ("certificate is not yet valid", "certificate has expired"):
         assert "check the clock" in explain(Unreachable(f"TLS failed: {words}"))
     assert "clock" not in explain(Unreachable("TLS failed: self-signed certificate"))
 
 
-async def test_the_budgets_keep_the_real_limits(jumping_clock: MockClock) -> None:
-    """At the vendor's figures no flood control answers."""
+async def test_the_budgets_respect_the_real_limits(jumping_clock: MockClock) -> None:
+    """Within the vendor's limits there is no flood control."""
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.flood_limit = 5
         async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
@@ -528,9 +526,7 @@ async def test_the_budgets_keep_the_real_limits(jumping_clock: MockClock) -> Non
         assert fake.sent[-1].at - fake.sent[0].at >= 8.0
 
 
-async def test_sixty_people_answered_at_once_wait_for_what_the_vendor_asks_for_only(
-    jumping_clock: MockClock,
-) -> None:
+async def test_sixty_answers_wait_only_for_the_vendors_limits(jumping_clock: MockClock) -> None:
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.rates = Rates()
         async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
@@ -544,7 +540,7 @@ async def test_sixty_people_answered_at_once_wait_for_what_the_vendor_asks_for_o
         assert not [key for key in fake.counts if "429" in key]
 
 
-async def test_refusals_in_two_chats_hold_all_chats_and_one_holds_its_own(
+async def test_refusals_in_two_chats_pause_all_chats_and_one_pauses_its_own(
     jumping_clock: MockClock,
 ) -> None:
     async with fake_telegram(clock=trio.current_time) as fake:
@@ -573,7 +569,7 @@ async def test_refusals_in_two_chats_hold_all_chats_and_one_holds_its_own(
         assert at[1] >= 40
 
 
-async def test_a_wait_that_only_a_header_asks_for_is_kept(jumping_clock: MockClock) -> None:
+async def test_a_retry_after_header_is_respected(jumping_clock: MockClock) -> None:
     asked: list[float] = []
 
     async def proxy(request: Request) -> Reply:
@@ -588,7 +584,7 @@ async def test_a_wait_that_only_a_header_asks_for_is_kept(jumping_clock: MockClo
     assert 30.5 <= asked[1] - asked[0] < 35
 
 
-async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
+async def test_in_a_group_one_message_is_edited_and_deleted_after_the_answer(
     jumping_clock: MockClock,
 ) -> None:
     group = Route("telegram", str(GROUP), private=False)
@@ -599,7 +595,7 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
         await trio.sleep(3.5)
         out.draft("I think that it", route=group)
         await fake.until(lambda: fake.sent[0].edits == 1)
-        assert fake.sent[0].text == "I think that it …"  # so that it can be told from an answer
+        assert fake.sent[0].text == "I think that it …"  # the mark that it is not the answer
         assert isinstance(await out.post("It is.", route=group), Sent)
         await fake.until(lambda: fake.gone)
         assert [message.text for message in fake.sent] == ["I think that it …", "It is."]
@@ -607,20 +603,20 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
         assert not fake.drafts
 
 
-async def test_edits_in_a_group_leave_room_for_what_is_final(jumping_clock: MockClock) -> None:
+async def test_edits_in_a_group_reserve_budget_for_final_messages(jumping_clock: MockClock) -> None:
     group = Route("telegram", str(GROUP), private=False)
     pacing = Pacing(group=Bucket(0.001, 4))
     async with fake_telegram() as fake, outbox(fake, pacing=pacing) as out:
         for number in range(5):
             out.draft("frame" + "!" * number, route=group)
             await trio.sleep(5)
-        assert fake.sent[0].edits == 1  # with the message itself, half of what may be sent
+        assert fake.sent[0].edits == 1  # with the message itself, half of the budget
         with trio.fail_after(10):
             for _ in range(2):
                 assert isinstance(await out.post("final", route=group), Sent)
 
 
-async def test_only_the_first_piece_refers_to_what_it_answers() -> None:
+async def test_only_the_first_piece_is_a_reply() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.say("question")
         route = Route("telegram", str(OWNER), reply_to="1")
@@ -647,7 +643,7 @@ async def test_a_chat_has_a_bounded_queue(jumping_clock: MockClock) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_what_nobody_waits_for_is_not_sent(jumping_clock: MockClock) -> None:
+async def test_a_post_without_a_waiting_sender_is_not_sent(jumping_clock: MockClock) -> None:
     slow = Pacing(chat=Bucket(0.2, 1))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         await out.post("first")
@@ -657,8 +653,8 @@ async def test_what_nobody_waits_for_is_not_sent(jumping_clock: MockClock) -> No
         assert fake.texts() == ["first", "third"]
 
 
-async def test_while_nobody_can_be_reached_one_asks_for_all(jumping_clock: MockClock) -> None:
-    """And what is only worth telling if it lasts is not told in the first moments after."""
+async def test_during_an_outage_one_probe_serves_all_chats(jumping_clock: MockClock) -> None:
+    """Messages with `calm` are not sent in the first moments after the outage."""
     async with fake_telegram() as fake, outbox(fake) as out:
         down, up = "http://127.0.0.1:9", fake.url
 

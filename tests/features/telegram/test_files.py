@@ -1,4 +1,4 @@
-"""Outbox: messages with files, in one order, with what may go wrong on the way."""
+"""Outbox: messages with files, their order and their errors."""
 
 import pytest
 
@@ -12,7 +12,7 @@ A, B = Attachment("a.txt", b"aaa"), Attachment("b.txt", b"bbb")
 YES = (Button("Yes", "p:x:y"),)
 
 
-async def test_a_short_text_goes_under_the_first_file_and_buttons_under_the_last() -> None:
+async def test_a_short_text_is_the_first_caption_and_buttons_are_on_the_last() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         part = Rich("two files", (Entity("bold", 0, 3),))
         assert isinstance(await out.post("", part=part, files=(A, B), buttons=YES), Sent)
@@ -24,20 +24,20 @@ async def test_a_short_text_goes_under_the_first_file_and_buttons_under_the_last
 
 
 @pytest.mark.parametrize(("length", "under"), [(1024, True), (1025, False)])
-async def test_the_text_goes_before_the_files_if_it_does_not_fit(length: int, under: bool) -> None:
+async def test_a_long_text_is_sent_before_the_files(length: int, under: bool) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         assert isinstance(await out.post("x" * length, files=(A,)), Sent)
         assert [bool(m.text) for m in fake.sent] == ([True] if under else [True, False])
         assert len(fake.files) == 1
 
 
-async def test_a_repeat_is_marked_also_without_a_text() -> None:
+async def test_a_repeat_without_a_text_is_marked() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         await out.post("", files=(A,), repeat=True)
         assert fake.texts() == ["(again)"]
 
 
-async def test_what_is_learned_on_the_way_holds_for_files_too() -> None:
+async def test_adapted_options_also_apply_to_files() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.moved[-5] = -100
         fake.fault("sendDocument", code=400, description="Bad Request: can't parse entities: x")
@@ -47,7 +47,7 @@ async def test_what_is_learned_on_the_way_holds_for_files_too() -> None:
         assert [(m.chat, "caption_entities" in m.params) for m in fake.sent] == [(-100, False)] * 2
 
 
-async def test_a_caption_that_is_too_long_after_all_becomes_a_text() -> None:
+async def test_a_refused_long_caption_becomes_a_text() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendDocument", code=400, description="Bad Request: message caption is too long")
         assert isinstance(await out.post("text", files=(A,)), Sent)
@@ -57,7 +57,7 @@ async def test_a_caption_that_is_too_long_after_all_becomes_a_text() -> None:
         ]
 
 
-async def test_a_file_that_is_too_large_for_telegram_is_told_with_what_arrived() -> None:
+async def test_a_file_too_large_for_telegram_is_reported_with_the_rest() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendDocument", times=9, code=413, description="Request Entity Too Large")
         outcome = await out.post("text", files=(A,))
@@ -70,7 +70,7 @@ async def test_a_file_that_is_too_large_for_telegram_is_told_with_what_arrived()
 
 
 @pytest.mark.parametrize("kind", ["lose", "drop", "html", "error"])
-async def test_a_file_of_which_nobody_knows_is_not_sent_again(kind: str) -> None:
+async def test_a_file_with_an_unknown_outcome_is_not_sent_again(kind: str) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendDocument", kind)
         assert isinstance(await out.post("text", files=(A, B)), Unsure)

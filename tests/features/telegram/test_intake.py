@@ -1,4 +1,4 @@
-"""Intake: what reaches Elwood, when it is confirmed, and what the sender is told."""
+"""Intake: handing on updates, confirming them, and answering the sender."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ GROUP = -100123
 STRANGER = 666
 
 
-async def test_a_message_is_handed_on_and_only_then_confirmed() -> None:
+async def test_a_message_is_confirmed_only_after_it_is_handed_on() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         number = fake.say("hello")
         await house.until(lambda: house.inbound)
@@ -34,8 +34,8 @@ async def test_a_message_is_handed_on_and_only_then_confirmed() -> None:
         await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_after_news_the_next_poll_follows_at_once(mock_clock: MockClock) -> None:
-    """While the clock stands still, so that no pause ever ends."""
+async def test_the_next_poll_follows_new_updates_immediately(mock_clock: MockClock) -> None:
+    """The clock does not move, so that no pause ends."""
     async with fake_telegram() as fake, intake(fake) as house:
         for text in ("one", "two"):
             fake.say(text)
@@ -44,7 +44,7 @@ async def test_after_news_the_next_poll_follows_at_once(mock_clock: MockClock) -
             assert not fake.unconfirmed
 
 
-async def test_nothing_is_confirmed_that_nobody_has_taken(jumping_clock: MockClock) -> None:
+async def test_an_update_is_not_confirmed_before_it_is_accepted(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         async with intake(fake) as house:
             house.take = lambda _: None
@@ -57,10 +57,8 @@ async def test_nothing_is_confirmed_that_nobody_has_taken(jumping_clock: MockClo
             assert house.inbound[0].id == f"tg:4242:{number}"
 
 
-async def test_what_is_settled_at_the_stop_is_confirmed_and_comes_not_again(
-    mock_clock: MockClock,
-) -> None:
-    """No poll comes between: the clock stands still while the second one is not taken."""
+async def test_settled_updates_are_confirmed_at_the_stop(mock_clock: MockClock) -> None:
+    """No poll comes in between: the clock does not move while the second update is unaccepted."""
     async with fake_telegram() as fake:
         first, second = fake.say("taken"), fake.say("not taken", chat=2, user=2)
         async with intake(fake, owners=(OWNER, 2)) as house:
@@ -71,9 +69,7 @@ async def test_what_is_settled_at_the_stop_is_confirmed_and_comes_not_again(
         assert fake.unconfirmed == [second]
 
 
-async def test_what_a_failed_poll_did_not_confirm_is_confirmed_at_the_stop(
-    mock_clock: MockClock,
-) -> None:
+async def test_updates_of_a_failed_poll_are_confirmed_at_the_stop(mock_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         async with intake(fake) as house:
 
@@ -88,7 +84,7 @@ async def test_what_a_failed_poll_did_not_confirm_is_confirmed_at_the_stop(
         assert not fake.unconfirmed
 
 
-async def test_a_chat_that_hangs_holds_up_no_other(jumping_clock: MockClock) -> None:
+async def test_a_blocked_chat_does_not_block_others(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake, owners=(OWNER, 5)) as house:
         house.take = lambda m: None if m.route.chat == "5" else Taken()
         stuck = fake.say("stuck", chat=5, user=5)
@@ -99,8 +95,8 @@ async def test_a_chat_that_hangs_holds_up_no_other(jumping_clock: MockClock) -> 
         assert stuck in fake.unconfirmed
 
 
-async def test_a_crowd_waits_for_room_and_for_no_clock(mock_clock: MockClock) -> None:
-    """A poll brings more messages than the next mailbox holds, while the clock stands still."""
+async def test_a_crowd_waits_for_mailbox_space_but_not_for_time(mock_clock: MockClock) -> None:
+    """A poll returns more messages than the next mailbox holds, while the clock does not move."""
     people = tuple(range(1, 101))
     async with fake_telegram() as fake:
         for person in people:
@@ -121,7 +117,7 @@ async def test_one_chat_keeps_its_order() -> None:
                 assert order == sorted(order)
 
 
-async def test_in_a_group_only_what_is_addressed_to_us_is_heard() -> None:
+async def test_in_a_group_only_messages_for_us_are_handled() -> None:
     addressed = {
         "ask @elwood_bot now": "ask now",
         "@ELWOOD_bot hi": "hi",
@@ -168,7 +164,9 @@ async def test_a_refused_message_is_not_silently_lost(jumping_clock: MockClock) 
         assert "20" in house.notices[1]
 
 
-async def test_what_nobody_takes_is_kept_and_its_sender_told_once(jumping_clock: MockClock) -> None:
+async def test_an_unaccepted_message_is_kept_and_its_sender_notified_once(
+    jumping_clock: MockClock,
+) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: None
         number = fake.say("a")
@@ -186,7 +184,7 @@ def question(fake: FakeTelegram, *, chat: int = OWNER, text: str = "Which\none?"
     return fake.show(text, chat=chat, reply_markup={"inline_keyboard": [keys]})
 
 
-async def test_a_pressed_answer_is_a_message_that_says_so() -> None:
+async def test_a_pressed_answer_becomes_a_message() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         asked = question(fake)
         bold = [{"type": "bold", "offset": 0, "length": 5}]
@@ -205,7 +203,7 @@ async def test_a_pressed_answer_is_a_message_that_says_so() -> None:
         await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_a_question_is_answered_once_however_often_it_is_pressed() -> None:
+async def test_a_question_with_several_presses_is_answered_once() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         asked, another = question(fake), question(fake)
         queries = [fake.press(data, message=asked) for data in ("q:0", "q:1")]
@@ -234,7 +232,7 @@ async def test_only_those_who_may_write_may_press() -> None:
         assert not any(meet.asks for meet in house.met)
 
 
-async def test_a_group_that_the_owner_said_yes_to_stays_ours_after_an_upgrade() -> None:
+async def test_an_allowed_group_stays_allowed_after_an_upgrade() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.meet = lambda meet: Known() if meet.principal == "tg:-5" else Stranger(None)
         fake.push({"message": fake.message(None, chat=-5, migrate_to_chat_id=GROUP)})
@@ -246,7 +244,9 @@ async def test_a_group_that_the_owner_said_yes_to_stays_ours_after_an_upgrade() 
 
 
 @pytest.mark.parametrize("status", ["left", "kicked", "restricted"])
-async def test_who_takes_us_out_ends_the_yes_and_who_speaks_is_reached_again(status: str) -> None:
+async def test_removal_from_a_group_ends_access_and_a_message_restores_delivery(
+    status: str,
+) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         fake.member(GROUP, status)
         fake.member(OWNER, "kicked")
@@ -259,7 +259,7 @@ async def test_who_takes_us_out_ends_the_yes_and_who_speaks_is_reached_again(sta
         assert house.reached[-1].gone == ""
 
 
-async def test_an_answer_that_cannot_be_read_is_asked_for_in_writing() -> None:
+async def test_for_an_unreadable_answer_we_request_text() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         gone = question(fake)
         gone.params = {}  # an inaccessible message: it has no buttons, and its date is 0
@@ -275,7 +275,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_in_writing() -> None:
         await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_a_press_that_nobody_took_leaves_the_buttons(jumping_clock: MockClock) -> None:
+async def test_an_unaccepted_press_leaves_the_buttons(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: Refused("the log is damaged")
         asked = question(fake)
@@ -289,7 +289,7 @@ async def test_a_press_that_nobody_took_leaves_the_buttons(jumping_clock: MockCl
         await house.until(lambda: house.edits)
 
 
-async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:
+async def test_foreign_text_is_marked_regardless_of_its_sender() -> None:
     stranger = {"id": 9, "is_bot": False, "first_name": "Eve"}
     friend = {"id": 5, "is_bot": False, "first_name": "Bob"}
     ours = {"from": BOT}
@@ -323,7 +323,7 @@ async def test_the_words_of_others_are_marked_whoever_brings_them() -> None:
         assert house.texts[1] == "[forwarded from News]\nread"
 
 
-async def test_the_stop_button_of_a_draft_is_as_if_stop_were_typed() -> None:
+async def test_the_stop_button_of_a_draft_acts_like_stop() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         house.meet = lambda meet: Known() if meet.principal == "tg:55" else Stranger(None)
         for user in (OWNER, 55, STRANGER):
@@ -350,8 +350,8 @@ async def test_each_kind_of_chat_has_its_menu() -> None:
     assert fake.menus[f"chat {OWNER}"]["undo"] == "take back your last message and what followed"
 
 
-async def test_a_press_types_what_the_button_carries_for_its_own_person_alone() -> None:
-    """In a group others see the buttons as well; an old message shows a bot nothing any more."""
+async def test_a_press_types_its_command_for_its_own_person_only() -> None:
+    """In a group others see the buttons, too; an old message has no content for a bot."""
     friend, group = 5, -500
     page = {"text": "2/2 →", "callback_data": "c:/receipts page 2"}
     keys = {"inline_keyboard": [[page]]}

@@ -1,4 +1,4 @@
-"""Pictures, documents, recordings and the rest that people send: what becomes of each."""
+"""Pictures, documents, recordings and other attachments."""
 
 import sys
 from io import BytesIO
@@ -22,7 +22,7 @@ def at_start() -> float:
 
 
 def a_pdf(*pages: str) -> bytes:
-    """Write a PDF by hand, with a line of text on each page."""
+    """Build a PDF with a line of text on each page."""
     texts = [b"BT /F1 12 Tf 20 100 Td (%s) Tj ET" % text.encode() for text in pages]
     kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
     objects = [
@@ -50,7 +50,7 @@ def a_pdf(*pages: str) -> bytes:
     )
 
 
-async def test_a_photo_is_kept_and_can_be_looked_at() -> None:
+async def test_a_photo_is_stored_and_can_be_viewed() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         sizes = [*fake.photo(JPEG, 1280, 960), fake.file(b"huge", width=2560, height=1920)]
         fake.say(None, photo=sizes, caption="What is this?")
@@ -66,7 +66,7 @@ async def test_a_photo_is_kept_and_can_be_looked_at() -> None:
         await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_a_server_of_our_own_names_large_files_in_its_folder_only(
+async def test_a_local_server_serves_large_files_from_its_folder_only(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
     theirs, outside = tmp_path / "4242:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K", tmp_path.parent
@@ -85,7 +85,7 @@ async def test_a_server_of_our_own_names_large_files_in_its_folder_only(
         assert not second.files
 
 
-async def test_a_picture_that_is_replied_to_is_shown_and_kept_once() -> None:
+async def test_a_replied_to_picture_is_shown_and_stored_once() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         shown = fake.message(None, photo=fake.photo(JPEG, 800, 600))
         fake.push({"message": shown})
@@ -131,7 +131,7 @@ async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockC
         ("x.zip", b"PK\x03\x04 and so on", "", "it is a ZIP archive or an office document"),
     ],
 )
-async def test_a_document_becomes_what_a_model_can_use(
+async def test_a_document_is_converted_for_the_model(
     name: str, data: bytes, text: str, about: str
 ) -> None:
     if name.endswith((".pdf", ".xlsx")):
@@ -147,7 +147,7 @@ async def test_a_document_becomes_what_a_model_can_use(
         assert kept.read_bytes() == data
 
 
-async def test_a_spreadsheet_becomes_its_values() -> None:
+async def test_a_spreadsheet_is_converted_to_its_values() -> None:
     openpyxl = pytest.importorskip("openpyxl", reason="the extra elwood[media] is not installed")
     book, written = openpyxl.Workbook(), BytesIO()
     book.active.title = "Costs"
@@ -162,7 +162,7 @@ async def test_a_spreadsheet_becomes_its_values() -> None:
         assert not file.tokens
 
 
-async def test_a_long_text_goes_along_in_part_and_names_do_no_harm() -> None:
+async def test_a_long_text_is_shortened_and_names_are_harmless() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.say(None, document=fake.file(b"12345\n" * 9000, file_name="../../.bash rc\u202e.txt"))
         fake.say("and", document=fake.file(b"secret", file_name="host.pem"))
@@ -175,7 +175,7 @@ async def test_a_long_text_goes_along_in_part_and_names_do_no_harm() -> None:
         assert not second.files
 
 
-async def test_the_oldest_files_make_room_and_that_is_said() -> None:
+async def test_the_oldest_files_are_removed_and_the_sender_is_notified() -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake, media={"budget": 20}) as house:
         for n in range(3):
             fake.say("keep", document=fake.file(b"\0" * (9 << 20), file_name=f"{n}.bin"))
@@ -189,7 +189,7 @@ async def test_the_oldest_files_make_room_and_that_is_said() -> None:
         ]
 
 
-async def test_what_cannot_be_fetched_is_said_after_some_tries(jumping_clock: MockClock) -> None:
+async def test_a_failed_download_is_reported_after_retries(jumping_clock: MockClock) -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.fault("download", code=502, times=2)
         fake.say("third time", photo=fake.photo(JPEG, 800, 600))
@@ -212,7 +212,7 @@ def voice(fake: Any, data: bytes = b"OggS words") -> dict[str, Any]:
     return made
 
 
-async def test_a_voice_message_is_written_down_by_a_service_and_stays_the_owners() -> None:
+async def test_a_voice_message_is_transcribed_by_a_service_and_stays_the_owners() -> None:
     asked: list[Request] = []
 
     async def service(request: Request) -> Reply:
@@ -241,7 +241,7 @@ async def test_a_voice_message_is_written_down_by_a_service_and_stays_the_owners
             await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_a_command_may_write_down_what_is_said(tmp_path: Path) -> None:
+async def test_a_command_can_transcribe(tmp_path: Path) -> None:
     script = tmp_path / "listen.py"
     script.write_text("import sys; print(open(sys.argv[1]).read()[5:], '; date')")
     command = (sys.executable, str(script))
@@ -264,7 +264,7 @@ async def test_a_command_may_write_down_what_is_said(tmp_path: Path) -> None:
             await fake.until(lambda: not fake.unconfirmed)
 
 
-async def test_what_is_no_file_is_told_in_words() -> None:
+async def test_an_attachment_without_a_file_is_described() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         here = {"latitude": 52.5, "longitude": 13.25}
         fake.say(None, location=here)

@@ -5,7 +5,7 @@ from elwood.features.telegram.pacing import Pacing, per_second
 
 
 @given(st.integers(1, 1000))
-def test_no_second_has_more_than_it_may_the_first_one_neither(most: int) -> None:
+def test_no_second_exceeds_the_limit_not_even_the_first(most: int) -> None:
     bucket, now, sent = per_second(most), 5.0, list[float]()
     while now < 7.0:
         now += bucket.delay(now)
@@ -15,8 +15,8 @@ def test_no_second_has_more_than_it_may_the_first_one_neither(most: int) -> None
         assert sum(start <= at < start + 0.999 for at in sent) <= most
 
 
-def test_the_vendors_figures() -> None:
-    """30 a second to all, one a second to a chat, 20 a minute to a group; drafts likewise."""
+def test_the_vendors_limits() -> None:
+    """30 a second to all, one a second to a chat, 20 a minute to a group; also for drafts."""
     pacing = Pacing()
     total = per_second(pacing.total)
     assert total.size + total.rate == 30.0

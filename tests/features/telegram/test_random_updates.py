@@ -56,7 +56,7 @@ MESSAGE: dict[str, Json] = {
     "ephemeral_message_id": 1, "receiver_user": PERSON, "effect_id": "e",
 }  # fmt: skip
 AT_ONCE = 500
-# What a message rarely has: without these most would be of one kind.
+# Rare fields of a message: without this most would be of one kind.
 RARE = MESSAGE.keys() - {"message_id", "date", "from", "text"}
 MEMBER = {"user": BOT, "status": "kicked", "until_date": 0, "can_send_messages": False}
 KINDS: dict[str, dict[str, Json]] = {
@@ -127,7 +127,7 @@ class Shapes:
 
 
 @pytest.mark.parametrize("seed", [1])
-async def test_no_shape_of_an_update_is_fatal_or_stands_in_the_way(
+async def test_no_shape_of_an_update_is_fatal_or_blocks_others(
     seed: int, jumping_clock: MockClock, pytestconfig: pytest.Config
 ) -> None:
     many = pytestconfig.getoption("--updates")
@@ -141,7 +141,7 @@ async def test_no_shape_of_an_update_is_fatal_or_stands_in_the_way(
                 await fake.until(lambda: not fake.unconfirmed)
         fake.say("the last word")
         await house.until_text("the last word")
-        # Most are none that anybody answers; what could be read was.
+        # Most get no answer; all readable ones were parsed.
         assert len(house.inbound) > many / 20
         assert house.presses
         assert house.moved

@@ -1,4 +1,4 @@
-"""Outbox: what is seen of work that goes on, in seconds and in budgets."""
+"""Outbox: the progress display, its timing and budgets."""
 
 from itertools import pairwise
 
@@ -19,13 +19,11 @@ def texts(fake: FakeTelegram) -> list[tuple[int, str]]:
     return [(draft, text) for _, draft, text in fake.drafts]
 
 
-async def test_a_draft_grows_and_only_the_newest_of_what_had_no_room_is_shown(
-    jumping_clock: MockClock,
-) -> None:
+async def test_a_draft_grows_and_skips_frames_without_budget(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("a")
         await fake.until(lambda: fake.drafts)
-        for text in ("ab", "abc", "a"):  # within a second; the last is said once more
+        for text in ("ab", "abc", "a"):  # within a second; the last one is a retry
             out.draft(text)
         await trio.sleep(1.5)
         out.draft("abc")
@@ -39,8 +37,8 @@ async def test_a_draft_grows_and_only_the_newest_of_what_had_no_room_is_shown(
         assert not fake.actions
 
 
-async def test_a_chat_does_not_look_dead_while_a_tool_runs(jumping_clock: MockClock) -> None:
-    """Words, and then 45 s of a tool: the draft stays, and a line says what runs."""
+async def test_a_chat_shows_progress_while_a_tool_runs(jumping_clock: MockClock) -> None:
+    """Text, and then 45 s of a tool: the draft stays, and a line shows the tool."""
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.flood_limit = 5
         async with outbox(fake, pacing=Pacing()) as out:
@@ -71,7 +69,7 @@ async def test_a_chat_does_not_look_dead_while_a_tool_runs(jumping_clock: MockCl
         assert "disable_notification" not in fake.sent[1].params
 
 
-async def test_typing_goes_on_while_there_is_no_draft(jumping_clock: MockClock) -> None:
+async def test_typing_is_shown_while_there_is_no_draft(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         for _ in range(20):
             out.typing()
@@ -79,7 +77,7 @@ async def test_typing_goes_on_while_there_is_no_draft(jumping_clock: MockClock) 
         assert 9 <= len(fake.actions) <= 10
 
 
-async def test_a_long_answer_goes_on_in_the_next_draft(jumping_clock: MockClock) -> None:
+async def test_a_long_answer_continues_in_the_next_draft(jumping_clock: MockClock) -> None:
     lines = [f"Paragraph {number}: " + "word " * 100 for number in range(30)]
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         for count in range(1, 31):
@@ -95,7 +93,7 @@ async def test_a_long_answer_goes_on_in_the_next_draft(jumping_clock: MockClock)
         assert fake.drafts[-1][2].endswith(lines[-1].strip())
 
 
-async def test_in_a_group_the_line_stands_below_what_is_said(jumping_clock: MockClock) -> None:
+async def test_in_a_group_the_line_is_below_the_text(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("I look.", route=GROUP)
         await fake.until(lambda: fake.sent)
@@ -108,7 +106,7 @@ async def test_in_a_group_the_line_stands_below_what_is_said(jumping_clock: Mock
         assert fake.texts()[1:] == ["Done."]
 
 
-async def test_two_topics_of_a_chat_have_their_own(jumping_clock: MockClock) -> None:
+async def test_two_topics_of_a_chat_have_separate_drafts(jumping_clock: MockClock) -> None:
     other = Route("telegram", str(OWNER), thread="7")
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.runs("⏳ one")
@@ -119,7 +117,7 @@ async def test_two_topics_of_a_chat_have_their_own(jumping_clock: MockClock) -> 
         assert fake.gone == {2}
 
 
-async def test_nothing_is_shown_nor_taken_away_in_a_flood_wait(jumping_clock: MockClock) -> None:
+async def test_nothing_is_shown_or_deleted_in_a_flood_wait(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.runs("⏳ one")
         await fake.until(lambda: fake.sent)
@@ -135,7 +133,7 @@ async def test_nothing_is_shown_nor_taken_away_in_a_flood_wait(jumping_clock: Mo
         assert len(fake.calls) == calls + 1
 
 
-async def test_an_orderly_stop_takes_a_line_away(jumping_clock: MockClock) -> None:
+async def test_an_orderly_stop_deletes_the_line(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake:
         async with outbox(fake) as out:
             out.runs(LINE.format(6))
@@ -144,7 +142,7 @@ async def test_an_orderly_stop_takes_a_line_away(jumping_clock: MockClock) -> No
         assert fake.gone == {1}
 
 
-async def test_a_stop_during_the_answer_deletes_a_line_once(jumping_clock: MockClock) -> None:
+async def test_a_stop_during_the_answer_deletes_the_line_once(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, trio.open_nursery() as nursery:
         async with outbox(fake) as out:
             out.runs(LINE.format(6))
@@ -158,10 +156,8 @@ async def test_a_stop_during_the_answer_deletes_a_line_once(jumping_clock: MockC
         assert sum(n for what, n in fake.counts.items() if what.startswith("deleteMessage")) == 1
 
 
-async def test_secrets_are_taken_out_of_a_growing_text_once_a_second(
-    jumping_clock: MockClock,
-) -> None:
-    """Also while there is nothing new to show: a long text ends above what a draft has room for."""
+async def test_a_growing_text_is_redacted_once_a_second(jumping_clock: MockClock) -> None:
+    """Also when the redacted text does not change."""
     looks = 0
 
     def redact(text: str) -> str:

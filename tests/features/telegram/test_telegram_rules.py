@@ -1,4 +1,4 @@
-"""The fake Bot API refuses what the real one would, and no text of a model makes us send that."""
+"""The fake Bot API refuses the same requests as the real one; no model text causes such a one."""
 
 from typing import Any
 
@@ -35,12 +35,12 @@ def bold(offset: int, length: int, kind: str = "bold") -> dict[str, Any]:
         ({"reply_markup": {"inline_keyboard": [[{"text": " ", "url": "https://a"}]]}}, "empty"),
     ],
 )
-def test_a_request_is_refused_for_what_is_wrong(more: dict[str, Any], word: str | None) -> None:
+def test_a_wrong_request_is_refused_with_the_reason(more: dict[str, Any], word: str | None) -> None:
     why = wrong("sendMessage", HELLO | more)
     assert why is None if word is None else word in (why or "")
 
 
-def test_what_is_missing_is_refused() -> None:
+def test_a_request_without_required_fields_is_refused() -> None:
     assert "text" in (wrong("sendMessage", {"chat_id": 1}) or "")
 
 
@@ -60,18 +60,18 @@ def test_what_is_missing_is_refused() -> None:
         ([bold(0, 2) | {"colour": 1}], "colour"),
     ],
 )
-def test_formatting_is_refused_that_does_not_fit(entities: list[Any], word: str | None) -> None:
+def test_formatting_outside_the_text_is_refused(entities: list[Any], word: str | None) -> None:
     why = wrong_entities("😀ab", entities)
     assert why is None if word is None else word in (why or "")
 
 
-def test_the_world_may_refuse_and_a_wrong_request_may_not() -> None:
+def test_faults_of_ours_are_recognized() -> None:
     assert is_fault_of_ours("Bad Request: message is too long")
     assert is_fault_of_ours("Not Found: method not found")
     assert not is_fault_of_ours("Bad Request: message to edit not found")
 
 
-def test_who_speaks_too_often_is_told_for_how_long_to_wait() -> None:
+def test_flood_control_returns_the_wait() -> None:
     rates = Rates()
     assert [rates.refuse("sendMessageDraft", 1, n / 10) for n in range(20)] == [None] * 20
     assert rates.refuse("sendChatAction", 1, 2.0) == pytest.approx(3.0)
@@ -86,7 +86,7 @@ _WORDS = st.sampled_from(
 
 
 @given(st.lists(_WORDS, max_size=30).map("".join), st.sampled_from(["", "footer"]))
-def test_no_text_of_a_model_makes_a_message_that_telegram_refuses(text: str, footer: str) -> None:
+def test_no_text_of_a_model_makes_an_invalid_message(text: str, footer: str) -> None:
     for part in parts(text, footer):
         trimmed = part.text.strip()
         assert trimmed

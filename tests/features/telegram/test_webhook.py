@@ -1,4 +1,4 @@
-"""Updates by a webhook: who may bring them, when they are confirmed, and what else comes by."""
+"""Updates by webhook: authentication, confirmation and bad requests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -23,13 +23,13 @@ URL = "https://elwood.example/hook"
 
 
 def place_of(folder: Path) -> str:
-    """Name a place to listen at that no other test has: all of 127.0.0.0/8 is this machine."""
+    """Return an address that no other test uses: all of 127.0.0.0/8 is local."""
     return f"127.{'.'.join(map(str, sha256(bytes(folder)).digest()[:3]))}:8090"
 
 
 @attrs.frozen
 class Bringer:
-    """Telegram's other end: brings updates to where Elwood listens."""
+    """Telegram's side: it sends updates to Elwood."""
 
     fake: FakeTelegram
     house: Neighbours
@@ -37,7 +37,7 @@ class Bringer:
     place: str
 
     async def bring(self, update: dict[str, Any], **headers: str) -> int:
-        """Bring one update and return the status."""
+        """Send one update and return the status."""
         return await self.post(msgspec.json.encode(update), **headers)
 
     async def post(self, body: bytes, *, path: str = "", **headers: str) -> int:
@@ -64,7 +64,7 @@ async def webhook(tmp_path: Path, **more: Any) -> AsyncIterator[Bringer]:
         await client.aclose()
 
 
-async def test_what_is_brought_is_handed_on_and_only_then_confirmed(tmp_path: Path) -> None:
+async def test_an_update_is_confirmed_only_after_it_is_handed_on(tmp_path: Path) -> None:
     async with webhook(tmp_path) as telegram:
         house, fake = telegram.house, telegram.fake
         taken = trio.Event()
@@ -82,7 +82,7 @@ async def test_what_is_brought_is_handed_on_and_only_then_confirmed(tmp_path: Pa
         assert fake.token.partition(":")[2] not in fake.webhook + fake.webhook_secret
 
 
-async def test_what_nobody_takes_is_not_confirmed_and_handed_on_once(
+async def test_an_unaccepted_update_is_not_confirmed_and_handed_on_once(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
     async with webhook(tmp_path) as telegram:
@@ -114,7 +114,7 @@ async def test_what_nobody_takes_is_not_confirmed_and_handed_on_once(
         ("", {SECRET_HEADER: "é"}, 403),
     ],
 )
-async def test_who_does_not_know_the_secret_is_refused(
+async def test_a_request_without_the_secret_is_refused(
     tmp_path: Path, path: str, headers: dict[str, str] | None, status: int
 ) -> None:
     async with webhook(tmp_path) as telegram:
@@ -124,20 +124,20 @@ async def test_who_does_not_know_the_secret_is_refused(
         assert telegram.house.texts == ["mine"]
 
 
-async def test_other_methods_too_much_and_nonsense_are_refused(tmp_path: Path) -> None:
+async def test_other_methods_and_large_or_invalid_bodies_are_refused(tmp_path: Path) -> None:
     async with webhook(tmp_path) as telegram:
         path = telegram.fake.webhook.removeprefix("https://elwood.example")
         got = await telegram.client.get(f"http://{telegram.place}{path}", read_timeout=9)
         assert got.status == 405
         with suppress(Interrupted):  # it may still send when we have had enough
             assert await telegram.post(b" " * (MAX_UPDATE + 1)) == 413
-        # What knows the secret is Telegram: nonsense of its is not to be brought again.
+        # Requests with the secret are Telegram's: invalid ones must not be delivered again.
         for body in (b"", b"[]", b"{", b"1", b'"x"', b'{"update_id": "a"}', b"\xff"):
             assert await telegram.post(body) == 200
         assert await telegram.post(b'{"update_id": 3, "message": 5}') == 200
 
 
-async def test_who_speaks_no_http_or_keeps_silent_is_in_nobodys_way(
+async def test_a_silent_or_invalid_client_does_not_block_others(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
     async with webhook(tmp_path) as telegram, trio.open_nursery() as nursery:
@@ -159,7 +159,7 @@ async def test_who_speaks_no_http_or_keeps_silent_is_in_nobodys_way(
     assert telegram.house.texts == ["still here"]
 
 
-async def test_a_webhook_of_ours_goes_when_none_is_wanted_any_more(
+async def test_our_webhook_is_removed_when_polling_replaces_it(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
     async with webhook(tmp_path) as telegram:
@@ -172,7 +172,7 @@ async def test_a_webhook_of_ours_goes_when_none_is_wanted_any_more(
         assert not fake.webhook
 
 
-async def test_what_telegram_cannot_bring_is_told_and_a_lost_webhook_is_set_again(
+async def test_failed_deliveries_are_reported_and_a_lost_webhook_is_set_again(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
     async with webhook(tmp_path) as telegram:
@@ -188,9 +188,7 @@ async def test_what_telegram_cannot_bring_is_told_and_a_lost_webhook_is_set_agai
         assert not house.troubles()
 
 
-async def test_an_address_that_telegram_refuses_needs_a_person(
-    tmp_path: Path, jumping_clock: MockClock
-) -> None:
+async def test_a_refused_address_needs_a_person(tmp_path: Path, jumping_clock: MockClock) -> None:
     async with (
         fake_telegram() as fake,
         intake(
@@ -203,7 +201,7 @@ async def test_an_address_that_telegram_refuses_needs_a_person(
         fake.violations.clear()
 
 
-async def test_a_place_that_is_taken_is_told_and_tried_again(
+async def test_an_address_in_use_is_reported_and_retried(
     tmp_path: Path, jumping_clock: MockClock
 ) -> None:
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
