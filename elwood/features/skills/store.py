@@ -244,7 +244,7 @@ def _meant(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def lacking(skill: Skill) -> str | None:
+def describe_missing(skill: Skill) -> str | None:
     """Say what *skill* needs that commands would not find; None if there is all."""
     reasons = []
     if missing := missing_programs(skill.programs):
@@ -313,7 +313,7 @@ def uninstall(workspace: Path, name: str) -> None:
     sync_folder(own)
 
 
-def installed(folder: Path) -> Installed | None:
+def read_installed(folder: Path) -> Installed | None:
     """Say where the skill in *folder* came from; None if nobody knows."""
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=Installed)
