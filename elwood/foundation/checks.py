@@ -1,4 +1,4 @@
-"""What ``elwood doctor`` can be given to check, and what such a check finds."""
+"""The checks of ``elwood doctor`` and their findings."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -12,10 +12,10 @@ from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.settings import Config
 
-# Seconds for one service, and for each wait within.
+# Seconds for one service in total, and for each read.
 DEADLINE = 15.0
 READ_TIMEOUT = 10.0
-# Bytes of an answer; a list of some thousand models fits.
+# Bytes of a response; a list of a few thousand models fits.
 MAX_ANSWER = 4 * 1024 * 1024
 _TOO_EARLY_OR_LATE = ("not yet valid", "has expired")
 
@@ -23,36 +23,37 @@ Level = Literal["ok", "warning", "problem"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """*what* is so with *subject*; a *remedy* says what the operator can do.
+    """The result of a check.
 
-    A *problem* keeps Elwood, or a part of it, from working; a *warning* may do so later.
+    A "problem" stops Elwood or a part of it from working; a "warning" may do so later.
     """
 
     level: Level
     subject: str
     what: str
+    # What the operator can do.
     remedy: str = ""
 
 
 class CheckContext(msgspec.Struct, kw_only=True):
-    """What a check looks at; *now* is our clock, Unix seconds.
-
-    *skews* are how far our clock is ahead of those of the services that were asked.
-    """
+    """The input of a check."""
 
     config: Config
     client: Client
+    # Local time, Unix seconds.
     now: float
     blocking: Blocking
+    # Seconds by which the local clock is ahead of each service that responded.
     skews: list[float] = msgspec.field(default_factory=list)
+    # True once a service was contacted.
     asked: bool = False
-    # Reads agent.toml, the assistant's half of the configuration; raises CliFailure.
+    # Parses agent.toml, the assistant's half of the configuration; raises CliFailure.
     own: Callable[[str], object] = lambda text: None
 
     async def get(
         self, service: str, base: str, path: str, headers: Mapping[str, str] | None = None
     ) -> Answer | Finding:
-        """Fetch *path* from *service*, whose address is *base*, or say why that failed."""
+        """Fetch *path* from *service* at the address *base*; return a Finding on failure."""
         self.asked = True
         try:
             with trio.fail_after(DEADLINE):
@@ -67,10 +68,10 @@ class CheckContext(msgspec.Struct, kw_only=True):
         except trio.TooSlowError:
             return unreached(service, base, f"no answer within {DEADLINE:.0f} s", self.now)
         try:
-            told = parsedate_to_datetime(answer.headers.get("date", ""))
+            service_time = parsedate_to_datetime(answer.headers.get("date", ""))
         except ValueError:
             return answer
-        self.skews.append(self.now - told.timestamp())
+        self.skews.append(self.now - service_time.timestamp())
         return answer
 
 
@@ -78,7 +79,7 @@ Check = Callable[[CheckContext], Awaitable[Iterable[Finding]]]
 
 
 def unreached(service: str, base: str, why: str, now: float) -> Finding:
-    """Say that there is no answer, or whose fault it is."""
+    """Build the finding for a failed request; blame the local clock if it is wrong."""
     if any(phrase in why for phrase in _TOO_EARLY_OR_LATE):
         here = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M UTC")
         what = f"{base} has a certificate that, by our clock ({here}), is not valid: {why}"

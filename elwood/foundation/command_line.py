@@ -1,7 +1,7 @@
-"""What a command of ``elwood`` is, and how each of them asks, fails and ends.
+"""Commands of ``elwood``: definition, prompts, output, failures and exit codes.
 
-Imports next to nothing: commands are listed whenever one is run.  What a command needs it imports
-when it runs.
+It imports almost nothing, because every run lists all commands.  A command imports its modules when
+it runs.
 """
 
 import io
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from elwood.foundation.text.tables import Line, Row, Style
 
 Needs = Literal["nothing", "settings", "secrets"]
-# 2 is what argparse ends with when it does not understand what was typed.
+# 2 is the exit code of argparse for wrong usage.
 OK, FAILURE, USAGE = 0, 1, 2
-# EX_CONFIG of sysexits.h, at which systemd does not start us again.
+# EX_CONFIG of sysexits.h; systemd does not restart Elwood after it.
 MISCONFIGURED = 78
-# What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
+# The shell's exit code for a command ended by Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
-# What may be listed at once: it is held, to be put in order.
+# Maximum number of listed items; they are held in memory for sorting.
 MOST = 100_000
-# It ends when all fits, passes colours on, and leaves what it showed on the screen.
+# Exit if everything fits on one screen, pass colours through, leave the text on the screen.
 PAGER = "less -FRX"
-# Select Graphic Rendition (ECMA-48): the colours are those of the person's own theme.
+# Select Graphic Rendition (ECMA-48): these colours follow the theme of the terminal.
 _SGR: "dict[Style, str]" = {"bold": "1", "dim": "2", "good": "32", "warning": "33", "bad": "31"}
 
 
 class CliFailure(Exception):
-    """The command could not do it; the text says why, to the person at the terminal.
+    """A command failed; the text explains why to the person at the terminal.
 
     *code* is the exit code.
     """
@@ -46,28 +46,27 @@ class CliFailure(Exception):
 
 
 class CliCommand(NamedTuple):
-    """A word behind ``elwood``, or behind the command that has it *within* its own.
-
-    *run* gets the configuration and what was typed, prints, and returns the exit code; it may raise
-    CliFailure and OSError, which end with a line on stderr.  Without it one of *within* must be
-    typed.  *needs* is what is read first: "secrets" means the configuration with them; "settings"
-    without, so that people may run it who cannot read them; with "nothing" the configuration is
-    empty but for its file.  A *quiet* command logs errors only, unless told to be verbose.
-    """
+    """A command or subcommand of ``elwood``."""
 
     name: str
     help: str
+    # Prints and returns the exit code.  CliFailure and OSError end with a line on stderr.
+    # Without it a subcommand is required.
     run: "Callable[[Config, Namespace], int] | None" = None
     arguments: "Callable[[ArgumentParser], object]" = lambda parser: None
+    # The subcommands.
     within: "tuple[CliCommand, ...]" = ()
+    # "secrets": the configuration with secrets; "settings": without, so that people who cannot
+    # read them may run it; "nothing": a configuration that has only its file.
     needs: "Needs | Callable[[Namespace], Needs]" = "settings"
+    # Log errors only, unless the user asks for more.
     quiet: bool = True
 
 
 def imported(module: str, name: str) -> Callable[..., Any]:
-    """Make a function that calls *name* of *module*, which is imported at the first call.
+    """Return a function that imports *module* when first called, and calls *name* of it.
 
-    What a feature is made of takes a third of a second to import, and is needed by few commands.
+    The modules of a feature take a third of a second to import, and few commands need them.
     """
 
     def call(*arguments: Any) -> Any:
@@ -77,37 +76,37 @@ def imported(module: str, name: str) -> Callable[..., Any]:
 
 
 class Printer(io.TextIOWrapper):
-    """A standard stream as all commands have it: nothing written to it commands the terminal.
+    """A standard stream that escapes terminal control sequences.
 
-    Notes, names of files and words of strangers are printed, and a pipe may end at a terminal, too.
+    Commands print notes, file names and text of strangers, and a pipe may also end at a terminal.
     """
 
     def write(self, text: str, /) -> int:
-        """Write *text*, what is not printable by its number."""
+        """Write *text*, with unprintable characters escaped."""
         from elwood.foundation.text.characters import printable
 
         return super().write(printable(text))
 
     def draw(self, text: str) -> None:
-        """Write what `_drawn` made, with the styles in it."""
+        """Write *text* from `_draw_line` unescaped, to keep its styles."""
         super().write(text)
 
     @classmethod
     def install(cls) -> None:
-        """Take the place of stdout and stderr; a standard stream that is closed leads nowhere."""
-        # In this order: no file or socket that is opened later gets the number of one of them.
+        """Replace stdout and stderr; open each closed standard stream on the null device."""
+        # In this order, so that no file or socket opened later gets one of their numbers.
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:
-                nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 -- it stays
-                setattr(sys, name, nowhere)
-                setattr(sys, f"__{name}__", nowhere)
-        sys.stdout, sys.stderr = cls._around(sys.stdout), cls._around(sys.stderr)
+                null = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 -- stays open
+                setattr(sys, name, null)
+                setattr(sys, f"__{name}__", null)
+        sys.stdout, sys.stderr = cls._wrap(sys.stdout), cls._wrap(sys.stderr)
 
     @classmethod
     def release(cls) -> None:
-        """Flush stdout and stderr; redirect one whose reader has gone to nowhere.
+        """Flush stdout and stderr; redirect a stream to the null device if its reader is gone.
 
-        Otherwise Python tries again at the exit, complains, and ends with the code 120.
+        Otherwise Python tries again at exit, prints an error, and exits with code 120.
         """
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -116,18 +115,18 @@ class Printer(io.TextIOWrapper):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     @classmethod
-    def _around(cls, stream: "TextIO") -> "TextIO":
+    def _wrap(cls, stream: "TextIO") -> "TextIO":
         if isinstance(stream, cls):
             return stream
         stream.flush()
-        # Text that the terminal's encoding lacks is no reason to end.
-        lacks = "backslashreplace"
+        # Characters missing in the terminal's encoding must not raise.
+        errors = "backslashreplace"
         by_line = bool(stream.line_buffering)
-        return cls(stream.buffer, stream.encoding, lacks, None, by_line, write_through=True)
+        return cls(stream.buffer, stream.encoding, errors, None, by_line, write_through=True)
 
 
 def put_out(content: bytes) -> None:
-    """Write what is asked for byte for byte: into a file or a pipe so, on a terminal printable."""
+    """Write *content* to stdout: unchanged to a file or pipe, printable to a terminal."""
     sys.stdout.flush()
     if sys.stdout.isatty():
         print(content.decode("utf-8", "replace"), end="")
@@ -152,7 +151,7 @@ def show_list(
     *,
     pages: bool = True,
 ) -> None:
-    """Print what was *found* as a table, or with --json as that; if there is *none*, say so."""
+    """Print *found* as a table, or as JSON with --json; print *none* if it is empty."""
     import msgspec
 
     from elwood.foundation.text.characters import printable_json
@@ -168,7 +167,7 @@ def show_list(
 
 
 def room() -> int | None:
-    """Say how many columns what is printed must fit into; None: a pipe takes any."""
+    """Return the width of the terminal in columns; None for a pipe, which has no limit."""
     from shutil import get_terminal_size
 
     is_known = sys.stdout.isatty() or os.environ.get("COLUMNS")
@@ -176,7 +175,7 @@ def room() -> int | None:
 
 
 def show_lines(lines: "Sequence[Line]", *, pages: bool = True) -> None:
-    """Print *lines*: on a terminal in colour, and by the pager if they are too many for it."""
+    """Print *lines*; on a terminal in colour, and in the pager if they do not fit."""
     out = sys.stdout
     if not (isinstance(out, Printer) and out.isatty() and os.environ.get("TERM", "dumb") != "dumb"):
         for line in lines:
@@ -184,12 +183,12 @@ def show_lines(lines: "Sequence[Line]", *, pages: bool = True) -> None:
         return
     from shutil import get_terminal_size
 
-    text = "".join(map(_drawn, lines))
-    if not pages or len(lines) < get_terminal_size().lines or not _paged(text):
+    text = "".join(map(_draw_line, lines))
+    if not pages or len(lines) < get_terminal_size().lines or not _show_in_pager(text):
         out.draw(text)
 
 
-def _drawn(line: "Line") -> str:
+def _draw_line(line: "Line") -> str:
     from elwood.foundation.text.characters import printable
 
     parts = [(printable(part.text), _SGR.get(part.style)) for part in line]
@@ -198,8 +197,8 @@ def _drawn(line: "Line") -> str:
     return "".join(f"\x1b[{sgr}m{text}\x1b[m" if sgr else text for text, sgr in parts) + "\n"
 
 
-def _paged(text: str) -> bool:
-    """Let the person's pager show *text*; False if there is none."""
+def _show_in_pager(text: str) -> bool:
+    """Show *text* in the user's pager; return False if there is none."""
     import shlex
     import subprocess
 
@@ -208,16 +207,16 @@ def _paged(text: str) -> bool:
         pager = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, encoding="utf-8")
     except (OSError, ValueError, IndexError):
         return False
-    with suppress(BrokenPipeError, KeyboardInterrupt):  # they have seen enough
+    with suppress(BrokenPipeError, KeyboardInterrupt):  # the user closed the pager
         pager.communicate(text)
     while True:
-        with suppress(KeyboardInterrupt):  # which the pager takes: it must not lose its terminal
+        with suppress(KeyboardInterrupt):  # the pager handles it and must keep the terminal
             pager.wait()
             return True
 
 
 def count(text: str) -> int:
-    """Read a number that is typed, from 1 on."""
+    """Parse a number from 1 to MOST from the command line."""
     from argparse import ArgumentTypeError
 
     if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST:
@@ -226,7 +225,7 @@ def count(text: str) -> int:
 
 
 def is_wanted(question: str) -> bool:
-    """Ask on the terminal; where there is none the answer is no."""
+    """Ask a yes-or-no question; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         print("Nobody can be asked here; say --yes if you are sure.", file=sys.stderr)
         return False
@@ -234,9 +233,9 @@ def is_wanted(question: str) -> bool:
 
 
 def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = False) -> str:
-    """Ask on the terminal until the answer fits *wanted*; Enter alone is *usual*.
+    """Ask on the terminal until the answer matches *wanted*; Enter alone means *usual*.
 
-    What is *unseen* is not shown while it is typed.  Ctrl-D raises EOFError.
+    With *unseen* the terminal does not echo the answer.  Ctrl-D raises EOFError.
     """
     import re
     from getpass import getpass
@@ -245,9 +244,9 @@ def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = Fa
         if not unseen:
             print(question, end=f" [{usual}] " if usual else " ", flush=True)
         try:
-            said = (getpass(f"{question} ") if unseen else input()).strip() or usual
+            answer = (getpass(f"{question} ") if unseen else input()).strip() or usual
         except UnicodeDecodeError:
             continue
-        if said.isprintable() and re.fullmatch(wanted, said):
-            return said
+        if answer.isprintable() and re.fullmatch(wanted, answer):
+            return answer
         print("  That does not look right. Once more:")

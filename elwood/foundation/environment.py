@@ -1,4 +1,4 @@
-"""What the program is given from outside: clock, chance, threads, system calls, its manager."""
+"""Inputs from outside the program: clock, randomness, threads, system calls, service manager."""
 
 import os
 import random
@@ -18,11 +18,11 @@ MAX_STATUS = 200
 
 
 class Notify:
-    """The way to the service manager, or to nobody when there is none.
+    """Connection to the service manager; without one each message succeeds and does nothing.
 
-    Nothing here waits or raises for the manager's sake: a method returns False if the manager did
-    not take the datagram (its queue is full), so that what matters can be said again.
-    *watchdog* is the time in seconds within which a ping is expected, if one is.
+    Methods never wait or raise: they return False if the manager did not accept the datagram (its
+    queue is full), so that the caller can repeat an important message.
+    *watchdog* is the interval in seconds within which the manager expects a ping, or None.
     """
 
     def __init__(self, address: str | None = None, watchdog: float | None = None) -> None:
@@ -34,16 +34,16 @@ class Notify:
     def from_environment(cls, environ: MutableMapping[str, str], pid: int) -> "Notify":
         """Read NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, and remove them from *environ*.
 
-        Tools must not be able to talk to the manager in our name.  *pid* is our process id: the
-        watchdog may be meant for another process.  Anything that is not a path or an abstract
-        name (``vsock:`` in virtual machines) counts as no manager.
+        Tools must not be able to send to the manager as Elwood.  *pid* is our process id: the
+        watchdog may apply to another process.  Any address except a path or an abstract name
+        (``vsock:`` in virtual machines) counts as no manager.
         """
         address = environ.pop("NOTIFY_SOCKET", "")
         microseconds = environ.pop("WATCHDOG_USEC", "")
-        meant_for = environ.pop("WATCHDOG_PID", "") or str(pid)
+        watched_pid = environ.pop("WATCHDOG_PID", "") or str(pid)
         if not address.startswith(("/", "@")):
             return cls()
-        if not microseconds.isdecimal() or meant_for != str(pid):
+        if not microseconds.isdecimal() or watched_pid != str(pid):
             return cls(address)
         return cls(address, int(microseconds) / 1_000_000 or None)
 
@@ -58,7 +58,7 @@ class Notify:
         return self._send("WATCHDOG=1")
 
     def stopping(self) -> bool:
-        """Shutdown begins; there is no way back (final since v259)."""
+        """Announce the shutdown; it cannot be undone (final since v259)."""
         return self._send("STOPPING=1")
 
     def _send(self, message: str) -> bool:
@@ -70,7 +70,7 @@ class Notify:
         flags = socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)
         try:
             with socket.socket(socket.AF_UNIX, flags) as sender:
-                sender.setblocking(False)  # a full queue must not hold up Elwood
+                sender.setblocking(False)  # a full queue must not block Elwood
                 sender.sendto(message.encode("utf-8", "replace"), address)
         except OSError:
             return False
@@ -78,20 +78,20 @@ class Notify:
 
 
 def typed_code(length: int) -> str:
-    """Make a code that nobody can guess, and that can be typed."""
+    """Create an unguessable code that is easy to type."""
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is not decided by the program: the seam for tests.
+    """All inputs that are not deterministic; tests replace them."""
 
-    *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text,
-    *new_code* a code of the given length that can be typed.
-    """
-
+    # Unix time.
     now: Callable[[], float] = time.time
+    # A number from 0 to 1.
     random: Callable[[], float] = random.random
+    # 128 random bits as text.
     new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
+    # A code of the given length that is easy to type.
     new_code: Callable[[int], str] = typed_code
     blocking: Blocking = in_thread
     calls: Callable[[], Calls] = Calls

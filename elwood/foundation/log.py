@@ -1,6 +1,6 @@
-"""Knows how a log record becomes one line on stderr, and in a file: JSON, redacted, with its cause.
+"""Format log records as one redacted line of JSON each, on stderr and in a file.
 
-What ends is logged by `event`, so that monitors can count it.
+`event` logs the end of an operation, so that monitors can count it.
 """
 
 import logging
@@ -25,9 +25,9 @@ from elwood.foundation.text.characters import printable
 
 Redact = Callable[[str], str]
 Level = Literal["debug", "info", "warning", "error"]
-# Files of the log that were put aside.
+# Number of rotated log files.
 KEPT = 5
-# Tools as they run, and what models are asked, but not what goes in and comes out.
+# Tool runs and model requests, but not their payloads.
 TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payloads": "info"}
 
 
@@ -55,12 +55,11 @@ class LogSettings:
     )
 
 
-# Characters of one line; journald splits at 48 KiB, a character may
-# take four bytes.
+# Characters of one line; journald splits at 48 KiB, and a character may take four bytes.
 LINE = 12_000
 # Characters of one field in a line that is too long.
 FIELD = 2_000
-# What systemd takes from a line that begins with <N>: syslog(3).
+# Priorities that systemd reads from the <N> at the beginning of a line: syslog(3).
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
@@ -71,14 +70,14 @@ _bound: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("elwood_bound", def
 def bind(
     *, session: str | None = None, turn: str | None = None, message: str | None = None
 ) -> Iterator[None]:
-    """Name *session* and *turn* in every line logged inside, also by tasks begun there.
+    """Add *session* and *turn* to every line logged inside, also by tasks started there.
 
-    *message* is the id of what was said, or planned, and caused all that is done inside; who is
-    asked to do something for it is told by `bound`.  What is None stays as it was.
+    *message* is the id of the message or scheduled task that caused the work inside; `bound` passes
+    it to other actors.  None leaves a field unchanged.
     """
     before = _bound.get()
-    named = {"session": session, "turn": turn, "message": message}
-    _bound.set((*before, *((key, value) for key, value in named.items() if value is not None)))
+    fields = {"session": session, "turn": turn, "message": message}
+    _bound.set((*before, *((key, value) for key, value in fields.items() if value is not None)))
     try:
         yield
     finally:
@@ -86,7 +85,7 @@ def bind(
 
 
 def bound() -> tuple[tuple[str, str], ...]:
-    """Return what is named in every line logged here, for `bind(**dict(...))` in another actor."""
+    """Return the bound fields, for `bind(**dict(...))` in another actor."""
     return _bound.get()
 
 
@@ -99,10 +98,10 @@ def event(
     seconds: float | None = None,
     level: int | None = None,
 ) -> None:
-    """Log that something has ended, after so many *seconds* if that is known.
+    """Log the end of an operation, with its duration in *seconds* if known.
 
-    *kind* is what monitors count it by: docs/operating.md lists the kinds, with what they are
-    *about*.  What did not succeed is a warning, unless *level* says otherwise.
+    Monitors count events by *kind*: docs/operating.md lists the kinds and their fields (*about*).
+    A failure is a warning unless *level* is set.
     """
     took = {} if seconds is None else {"duration_ms": round(1000 * seconds)}
     level = level or (logging.INFO if success else logging.WARNING)
@@ -119,10 +118,9 @@ def set_up(
 ) -> None:
     """Send all logging to *stream* (stderr if None), redacted by *redact*; if *quiet*, errors only.
 
-    A terminal gets a short form for people, anything else JSON lines, with priorities when it is
-    the journal.  Other people's libraries are heard from WARNING upwards only: some write request
-    URLs and headers below that.  Warnings and exceptions that nobody caught become lines like any
-    other.
+    A terminal gets a short form for people, anything else JSON lines, with priorities if it is the
+    journal.  Third-party libraries log from WARNING upwards only: some log request URLs and headers
+    below that.  Python warnings and uncaught exceptions are logged too.
     """
     stream = stream or sys.stderr
     formatter: logging.Formatter
@@ -130,12 +128,12 @@ def set_up(
         formatter = _ForPeople(redact)
     else:
         formatter = _JsonLines(redact, priorities=_is_journal(stream, environ))
-    outlet = _Outlet(stream)
-    outlet.setFormatter(formatter)
-    outlet.addFilter(_is_wanted)
-    outlet.setLevel("ERROR" if quiet else "NOTSET")
+    handler = _StreamHandler(stream)
+    handler.setFormatter(formatter)
+    handler.addFilter(_is_wanted)
+    handler.setLevel("ERROR" if quiet else "NOTSET")
     root = logging.getLogger()
-    root.handlers[:] = [outlet]
+    root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
     for name in [name for name in root.manager.loggerDict if name.startswith("elwood.")]:
         logging.getLogger(name).setLevel("NOTSET")
@@ -146,7 +144,7 @@ def set_up(
 
 
 def to_file(settings: LogSettings, redact: Redact) -> logging.Handler | None:
-    """Send the lines to `settings.file` as well, if there is one; for whoever holds the state.
+    """Log also to `settings.file`, if set; only the process that owns the state calls this.
 
     Raises OSError.
     """
@@ -158,7 +156,7 @@ def to_file(settings: LogSettings, redact: Redact) -> logging.Handler | None:
     lines = _PrivateFile(settings.file, maxBytes=size, backupCount=KEPT, delay=True)
     lines.setFormatter(_JsonLines(redact, priorities=False))
     lines.addFilter(_is_wanted)
-    # What somebody wants to see on their terminal does not belong there.
+    # The level of the terminal (--verbose, quiet) does not apply to the file.
     ranks = logging.getLevelNamesMapping()
     lines.setLevel(min(ranks[one.upper()] for one in (settings.level, *settings.levels.values())))
     logging.getLogger().addHandler(lines)
@@ -166,7 +164,7 @@ def to_file(settings: LogSettings, redact: Redact) -> logging.Handler | None:
 
 
 class _PrivateFile(RotatingFileHandler):
-    """A file for us alone; what the disk does not take is let go."""
+    """A log file that only its owner can read; write errors are ignored."""
 
     def _open(self) -> TextIOWrapper:
         private = partial(os.open, mode=0o600)
@@ -181,7 +179,7 @@ class _PrivateFile(RotatingFileHandler):
 
 
 class _JsonLines(logging.Formatter):
-    """One record, one line; the line is stripped as a whole, tracebacks and all."""
+    """Format a record as one line of JSON, redacted as a whole, including tracebacks."""
 
     def __init__(self, redact: Redact, *, priorities: bool) -> None:
         super().__init__()
@@ -190,7 +188,7 @@ class _JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = self._redact(_encode(self._fields(record)))
-        if len(line) > LINE:  # after the redact: half of a secret would not be known
+        if len(line) > LINE:  # after redaction, which would miss half a secret
             line = _shorten(line)
         if not self._priorities:
             return line
@@ -211,7 +209,7 @@ class _JsonLines(logging.Formatter):
 
 
 class _ForPeople(logging.Formatter):
-    """A short form for a terminal; cannot make the terminal do anything."""
+    """Format a record briefly for a terminal, without control sequences."""
 
     def __init__(self, redact: Redact) -> None:
         super().__init__()
@@ -229,8 +227,8 @@ class _ForPeople(logging.Formatter):
         return line if len(line) <= LINE else _cut(line, LINE)
 
 
-class _Outlet(logging.StreamHandler[TextIO]):
-    """Writes to a stream; a record that cannot be written is never shown raw."""
+class _StreamHandler(logging.StreamHandler[TextIO]):
+    """Write records to a stream; never print a record raw if it cannot be formatted."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         try:
@@ -239,7 +237,7 @@ class _Outlet(logging.StreamHandler[TextIO]):
             )
             self.flush()
         except (OSError, ValueError):
-            pass  # nobody listens any more
+            pass  # the stream is closed
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
@@ -248,7 +246,7 @@ def _is_wanted(record: logging.LogRecord) -> bool:
 
 
 def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Tell whether *stream* goes to the journal itself, not merely to something started by it."""
+    """Return True if *stream* is the journal, not only inherited its environment."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):
@@ -259,7 +257,7 @@ def _is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def _encode(fields: dict[str, object]) -> str:
     try:
         return msgspec.json.encode(fields, enc_hook=str).decode()
-    except (TypeError, ValueError, RecursionError):  # odd keys, lone surrogates, a circle
+    except (TypeError, ValueError, RecursionError):  # odd keys, lone surrogates, a cycle
         plain = {_clean(str(key)): _clean(str(value)) for key, value in fields.items()}
         return msgspec.json.encode(plain).decode()
 
@@ -281,7 +279,7 @@ def _shorten(line: str) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Leave out the middle: a traceback begins with the way in and ends with the error."""
+    """Cut out the middle: a traceback starts with the entry point and ends with the error."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -1,7 +1,7 @@
-"""How a folder says what the operator can set: a class of settings is a table of config.toml.
+"""Declare settings: a settings class is a table of config.toml.
 
-Key, type, default, help and check of a value stand on its field, and nowhere else: reading, the
-reference page, the first config.toml and the variables of the environment are made from them.
+A field is the only definition of a key: its type, default, help and check.  The parser, the
+reference page, the first config.toml and the environment variables are generated from it.
 `docs/extending.md` has an example.
 """
 
@@ -19,21 +19,21 @@ import msgspec
 from elwood.foundation.secrets.redaction import Secret
 
 T = TypeVar("T")
-# Where a value stands in the configuration: names of tables and keys, and indexes of lists.
+# Path of a value in the configuration: names of tables and keys, and indexes of lists.
 Where = tuple[str | int, ...]
-# What `elwood init` was answered, by where it is to stand; a Secret is written to a file.
+# Answers to the questions of `elwood init` by path; a Secret is written to a file.
 Answers = dict[Where, object]
-# What is wrong where, and the remedy.
+# Path, fault and remedy.
 Complaint = tuple[Where, str, str]
 Report = Callable[[Where, str, str], None]
 Check = Callable[[Any], None]
-# What the value of a setting can name: a tool, a tool or a pattern of ids, a channel (before a
-# colon), or who logs.  Whoever reads the configuration knows which there are.
+# What the value of a setting refers to: a tool, a tool or a pattern of ids, a channel (before a
+# colon), or a logger.  The loader of the configuration knows the existing names.
 Kind = Literal["tool", "tool pattern", "channel", "component"]
 
 
 class BadSetting(ValueError):
-    """A value is not what its key wants: *what* is wrong, and the *remedy*."""
+    """A value is invalid; *what* is the fault."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")
@@ -45,23 +45,23 @@ class BadSetting(ValueError):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """What a field means to the operator.
-
-    *check* raises BadSetting; in a list it is given each element.  *default* describes one that is
-    computed; *example* is TOML for keys without a default worth showing.  A secret is the
-    *credential* of that name, or comes from the first of *variables* that is set; in all of them
-    NAME is that of its table.  In a table of secrets KEY is that of each, in small letters.
-    *names* is the kind of thing that the value must be the name of; *named_by_key* if the keys of
-    a table are the names.
-    """
+    """Metadata of a field."""
 
     help: str
+    # Raises BadSetting; for a list it is called with each element.
     check: Check | None = None
+    # Description of a computed default.
     default: str | None = None
+    # TOML for a key without a useful default.
     example: str | None = None
+    # Name of a secret's systemd credential.  NAME means the table's name (in *variables* too);
+    # KEY means the key in a table of secrets, in lower case.
     credential: str = ""
+    # Environment variables of a secret; the first that is set is used.
     variables: tuple[str, ...] = ()
+    # The kind of name that the value must be.
     names: Kind | None = None
+    # True if the keys of a table are those names.
     named_by_key: bool = False
 
 
@@ -76,7 +76,7 @@ def setting(
     names: Kind | None = None,
     named_by_key: bool = False,
 ) -> T:
-    """Make a field of a class of settings; *value* is what holds unless something is written."""
+    """Create a field of a settings class with the default *value*."""
     key = Key(
         help=help,
         check=check,
@@ -92,7 +92,7 @@ def setting(
 def required(
     *, help: str, check: Check | None = None, default: str | None = None, example: str | None = None
 ) -> Any:
-    """Make a field that has no value of its own; *default* tells how its section computes it."""
+    """Create a field without a fixed default; *default* describes how its section computes one."""
     key = Key(help=help, check=check, default=default, example=example)
     return attrs.field(metadata={Key: key})
 
@@ -100,7 +100,7 @@ def required(
 def secret(
     credential: str, *variables: str, help: str = "", example: str | None = None
 ) -> Secret | None:
-    """Make a field for a secret, which is looked for where secrets are kept."""
+    """Create a field for a secret, which `secrets.store.look_up` finds."""
     where = "the secret itself, or `file:` and an absolute path; better is the credential"
     key = Key(
         help=f"{where} `{credential}`{help}",
@@ -114,14 +114,14 @@ def secret(
 
 
 def secret_table(credential: str, *, help: str) -> Mapping[str, Secret]:
-    """Make a field for a table of secrets; each is looked for where secrets are kept."""
+    """Create a field for a table of secrets, which `secrets.store.look_up` finds."""
     key = Key(help=f"{help}; also the credential `{credential}`", credential=credential)
     made: Mapping[str, Secret] = attrs.field(default={}, metadata={Key: key})
     return made
 
 
 def keys(kind: type) -> Iterator[tuple["attrs.Attribute[Any]", Key]]:
-    """List the fields of a class of settings, each with what it means."""
+    """Yield the fields of a settings class, each with its metadata."""
     for field in attrs.fields(kind):
         yield field, field.metadata[Key]
 
@@ -130,43 +130,43 @@ def keys(kind: type) -> Iterator[tuple["attrs.Attribute[Any]", Key]]:
 
 
 class Tables(msgspec.Struct, frozen=True, kw_only=True):
-    """That a section is many tables, each an *item*: ``[name.KEY]`` if *keyed*, else ``[[name]]``.
+    """Marks a section that has many tables of one class."""
 
-    *collect* makes the section's value: of the items that are sound, by key or by index, and of
-    the sections before it; it reports what is wrong with them together.  *example* is TOML for
-    the first file; *built_in* are tables that exist unwritten, and to which what is written adds.
-    """
-
+    # Settings class of each table.
     item: type
+    # True for ``[name.KEY]``, False for ``[[name]]``.
     keyed: bool
+    # TOML for the first config.toml.
     example: str
+    # Builds the section's value from the valid items, by key or index, and the sections before it;
+    # reports faults that concern several items.
     collect: Callable[[Mapping[Any, Any], "Config", Report], object]
+    # Tables that always exist; the file adds to them.
     built_in: Mapping[str, Mapping[str, object]] = {}
 
 
 @attrs.frozen
 class Section:
-    """A table of config.toml: its *name*, and what it is *about* for the operator.
-
-    *advice* is what somebody who has just installed it should know.
-    *computed* gives the values that depend on what is written, the environment and the home
-    folder; *verify* says what does not go together with other sections.
-    """
+    """A table of config.toml."""
 
     name: str
+    # Description for the operator.
     about: str
+    # Advice after a first installation.
     advice: str = attrs.field(default="", kw_only=True)
     tables: Tables | None = attrs.field(default=None, kw_only=True)
+    # Returns the values that depend on the file, the environment and the home folder.
     computed: Callable[[Mapping[str, object], Mapping[str, str], Path], Mapping[str, object]] = (
         attrs.field(default=lambda written, environ, home: {}, kw_only=True)
     )
+    # Yields conflicts with other sections.
     verify: Callable[["Loaded"], Iterator[Complaint]] = attrs.field(
         default=lambda loaded: iter(()), kw_only=True
     )
 
 
 class Settings(Protocol):
-    """A frozen attrs class; its fields are made by `setting`, `required` and `secret`."""
+    """A frozen attrs class with fields from `setting`, `required` and `secret`."""
 
     SECTION: ClassVar[Section]
 
@@ -176,22 +176,21 @@ class Settings(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Config:
-    """What the operator has decided: a value of each class of settings.
+    """The operator's configuration."""
 
-    *file* is where it stands; *inline* names the secrets in clear in it.  *warnings* are doubts
-    about it, each with its remedy; they keep nothing from starting.  *chores* are the ids of what
-    Elwood does by itself, also of what is off; no task in it may have them.
-    """
-
+    # One value per settings class.
     values: Mapping[type, object]
     file: Path
+    # Names of the secrets that the file contains in plain text.
     inline: tuple[str, ...] = ()
+    # Pairs of doubt and remedy; they never prevent a start.
     warnings: tuple[tuple[str, str], ...] = ()
+    # Reserved ids of Elwood's built-in tasks, enabled or not; no configured task may use them.
     chores: frozenset[str] = frozenset()
 
     @classmethod
     def holding(cls, *values: object, file: Path = Path("config.toml")) -> Self:
-        """Make a configuration of *values*; for all else the defaults hold."""
+        """Create a configuration of *values*, with defaults for all other sections."""
         return cls(values={type(value): value for value in values}, file=file)
 
     def of(self, kind: type[T]) -> T:
@@ -202,7 +201,7 @@ class Config:
         return value
 
     def having(self, *values: object) -> Self:
-        """Give the same configuration with *values* in the place of those of their classes."""
+        """Return a copy in which *values* replace the values of their classes."""
         return attrs.evolve(self, values={**self.values, **{type(v): v for v in values}})
 
     @cached_property
@@ -226,14 +225,13 @@ def _secrets(value: object) -> Iterator[Secret]:
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Section.verify` looks at: *config* has the defaults for what was wrong.
+    """Input of `Section.verify`."""
 
-    *values* are all that are sound by themselves, with their keys, also of wrong tables; *names*
-    are the keys of the tables of a section.
-    """
-
+    # Invalid values are replaced by defaults.
     config: Config
+    # All valid values, also those of invalid tables.
     values: tuple[tuple[Where, Key, object], ...]
+    # Keys of the tables of each section.
     names: Mapping[str, tuple[str, ...]]
 
 
@@ -265,8 +263,8 @@ class Paths:
 def default_paths(
     written: Mapping[str, object], environ: Mapping[str, str], home: Path
 ) -> dict[str, object]:
-    """Say where things are kept unless the configuration says so; *written* is what it says."""
-    # systemd lists several folders with colons (systemd.exec(5)); ours is the first.
+    """Return the default folders; *written* is the table of the configuration."""
+    # systemd separates several folders with colons (systemd.exec(5)); ours is the first.
     of_systemd = environ.get("STATE_DIRECTORY", "").partition(":")[0]
     state = of_systemd or f"{home}/.local/state/elwood"
     given = written.get("state")
@@ -280,13 +278,13 @@ def default_paths(
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the one of *known* that is most like *name*; "" if none is."""
+    """Return a remedy with the name in *known* closest to *name*, or ""."""
     near = get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]}?" if near else ""
 
 
 def from_home(text: str, home: Path) -> str:
-    """Put *home* in the place of a ``~`` at the beginning."""
+    """Replace a leading ``~`` with *home*."""
     return str(home / text[2:]) if text == "~" or text.startswith("~/") else str(text)
 
 
@@ -294,7 +292,7 @@ def from_home(text: str, home: Path) -> str:
 
 
 def at_least(least: float) -> Check:
-    """Make a check for numbers that must not be smaller than *least*."""
+    """Return a check for numbers that are at least *least*."""
 
     def check(value: float) -> None:
         if not value >= least:  # nan is not
@@ -312,13 +310,13 @@ def between(least: float, most: float) -> Check:
 
 
 def none_or(least: float, most: float) -> Check:
-    """Make a check for numbers from *least* to *most*, or 0, which means none."""
+    """Return a check for numbers from *least* to *most*, or 0 for none."""
     inner = between(least, most)
     return lambda value: None if value == 0 else inner(value)
 
 
 def is_chat(chat: int | str) -> None:
-    """Check for a chat, such as ``telegram:123``; a number alone is one of Telegram."""
+    """Check for a chat such as ``telegram:123``; a number alone means Telegram."""
     if isinstance(chat, str) and not all(chat.partition(":")):
         raise BadSetting(f"{chat!r} is no chat", "write telegram:123456789")
 
@@ -333,10 +331,10 @@ def is_timezone(name: str) -> None:
 
 
 def is_url(text: str) -> None:
-    """Check for the beginning of an address to which paths are added."""
+    """Check for a base URL to which paths are added."""
     try:
         parts = urlsplit(text)
-        host = (parts.hostname or "").encode("idna")  # or a part of the name is too long
+        host = (parts.hostname or "").encode("idna")  # raises if a label is too long
         sound = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
     except ValueError:
         sound = False

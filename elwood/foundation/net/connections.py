@@ -1,6 +1,6 @@
-"""HTTP/1.1 on Trio's streams: connections, and a pool that keeps them for the next request.
+"""HTTP/1.1 on Trio's streams: connections, and a pool that reuses them.
 
-Every failure is Unreachable or Interrupted; their texts hold neither address nor key.
+Every failure is Unreachable or Interrupted; their texts contain neither address nor key.
 """
 
 import os
@@ -17,45 +17,46 @@ from typing import NamedTuple
 import h11
 import trio
 
-# Gives the addresses to try for a host and a port, in order; refuses by raising.
+# Returns the addresses to try for a host and a port, in order; raises to refuse.
 Route = Callable[[str, int], Awaitable[Sequence[str]]]
-# Addresses of one host that are tried; each may take a time-out.
+# Maximum addresses tried per host; each may take a timeout.
 MAX_TRIED = 4
-# Seconds to send a request, and to wait for one of the pool's connections.
+# Seconds to send a request, and to wait for a connection of the pool.
 WRITE_TIMEOUT = 60.0
 POOL_TIMEOUT = 60.0
-# Idle connections are closed before common servers close them (60 s), so that none dies in use.
+# Seconds until an idle connection is closed.  Common servers close at 60 s, and a connection must
+# not close during a request.
 KEEPALIVE = 45.0
 MAX_IDLE = 20
-# Seconds of silence within which no server closes a connection.
+# Seconds after the last data during which no server closes a connection.
 FRESH = 0.5
-# Seconds between two looks at an idle connection; word of its end takes about as long to arrive.
+# Seconds between two checks of an idle connection; a close takes about as long to arrive.
 LOOKED = 0.05
-# Seconds of silence after which the system asks whether the other end is there, between its
-# questions, and how many: a long poll over a way that is gone ends with it, not with its time-out.
+# TCP keepalive: seconds of silence before the first probe, seconds between probes, and their
+# number.  It ends a long poll over a dead connection before its timeout does.
 _PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
 _SOCKET_OPTIONS = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
     (socket.IPPROTO_TCP, getattr(socket, name), value)
     for name, value in _PROBES.items()
     if hasattr(socket, name)
 ]
-# Bytes that are read at once, and of all headers of an answer.
+# Bytes per read, and bytes of all headers of a response.
 _PIECE, _MAX_HEAD = 1 << 16, 100 * 1024
-# Where certificates lie on systems whose OpenSSL was built for another one.
+# Certificate files of systems whose OpenSSL was built for another system.
 _CERTIFICATES = (
     "/etc/ssl/cert.pem",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/ssl/ca-bundle.pem",
 )
-# The name of one in a folder of them.
+# File name in a certificate folder.
 _CERTIFICATE = re.compile(r"[0-9a-fA-F]{8}\.\d")
 
 
 class Unreachable(Exception):
-    """No connection could be made: the request was surely not sent.
+    """The connection failed: the request was certainly not sent.
 
-    *why* is in words for the operator and holds neither address nor key.
+    *why* is for the operator and contains neither address nor key.
     """
 
     def __init__(self, why: str) -> None:
@@ -64,9 +65,9 @@ class Unreachable(Exception):
 
 
 class Interrupted(Exception):
-    """The request went out, at least in part, and no whole answer came: it may have acted.
+    """The request was sent, at least in part, without a complete response: it may have acted.
 
-    *stalled* says that nothing came for too long; otherwise the connection broke.
+    *stalled* is True after a read timeout, False if the connection broke.
     """
 
     def __init__(self, why: str, *, stalled: bool = False) -> None:
@@ -76,7 +77,7 @@ class Interrupted(Exception):
 
 
 class Origin(NamedTuple):
-    """The server of a request; *unix_socket* is where it listens, if not at *host* and *port*."""
+    """The server of a request; *unix_socket* replaces *host* and *port*."""
 
     scheme: str
     host: str
@@ -85,7 +86,7 @@ class Origin(NamedTuple):
 
 
 class Network:
-    """Opens streams; tests put another one in its place.  Raises OSError."""
+    """Open streams; tests replace it.  Raises OSError."""
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         stream = await trio.open_tcp_stream(host, port)
@@ -97,7 +98,7 @@ class Network:
         return await trio.open_unix_socket(path)
 
     async def start_tls(self, stream: trio.abc.Stream, host: str) -> trio.abc.Stream:
-        """Raises BrokenResourceError if the other end is not *host*, or speaks no TLS."""
+        """Raises BrokenResourceError if the peer is not *host*, or does not speak TLS."""
         trust().set_alpn_protocols(["http/1.1"])
         tls = trio.SSLStream(stream, trust(), server_hostname=host, https_compatible=True)
         await tls.do_handshake()
@@ -107,7 +108,7 @@ class Network:
 class HttpConnection:
     """A stream that speaks HTTP/1.1, one exchange after another.
 
-    The head and the body of a request go out in one piece: fewer calls of the system.
+    It sends the head and the body of a request together, to save system calls.
     """
 
     def __init__(self, origin: Origin, stream: trio.abc.Stream) -> None:
@@ -126,13 +127,13 @@ class HttpConnection:
             data += self._http.send(h11.Data(body)) or b""
         self._http.send(h11.EndOfMessage())
         self._is_broken = True
-        # A server may answer, and close, before it has read everything: the answer counts.
-        with _answering(WRITE_TIMEOUT), suppress(trio.BrokenResourceError):
+        # A server may respond and close before it has read everything: the response counts.
+        with _map_response_errors(WRITE_TIMEOUT), suppress(trio.BrokenResourceError):
             await self.stream.send_all(data)
             self._is_broken = False
 
     async def receive_head(self, timeout: float) -> h11.Response | h11.InformationalResponse:
-        """Return the head of the answer, or that of an upgrade."""
+        """Return the head of the response, or of an upgrade."""
         while True:
             event = self._next_event()
             if event is h11.NEED_DATA:
@@ -143,7 +144,7 @@ class HttpConnection:
                 return event
 
     async def receive(self, timeout: float) -> bytes:
-        """Return more of the body; nothing at its end."""
+        """Return more of the body; empty at its end."""
         while not self._has_ended:
             event = self._next_event()
             if event is h11.NEED_DATA:
@@ -155,18 +156,18 @@ class HttpConnection:
         return b""
 
     async def receive_raw(self) -> bytes:
-        """Return more of what comes behind an upgrade; nothing at its end."""
+        """Return more of the data after an upgrade; empty at its end."""
         if not self._has_ended:
             self._has_ended = True
             if ahead := self._http.trailing_data[0]:
                 return ahead
-        with _answering(None):
+        with _map_response_errors(None):
             return bytes(await self.stream.receive_some(_PIECE))
 
     def renew(self, now: float) -> bool:
-        """Get ready for another exchange; return False if there can be none."""
+        """Prepare for another exchange; return False if the connection cannot be reused."""
         is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        # What has come beyond the answer would pass for the next one.
+        # Data after the response would be read as the next response.
         if self._is_broken or not is_done or self._http.trailing_data[0]:
             return False
         self._http.start_next_cycle()
@@ -179,7 +180,7 @@ class HttpConnection:
             return False
         if now >= self._open_until:
             if (sock := socket_of(self.stream)) is not None and sock.is_readable():
-                return False  # all that can come now is its end
+                return False  # an idle connection can only become readable by closing
             self._open_until = now + LOOKED
         return True
 
@@ -191,14 +192,14 @@ class HttpConnection:
             raise Interrupted(why) from None
 
     async def _fill(self, timeout: float) -> None:
-        with _answering(timeout):
+        with _map_response_errors(timeout):
             data = await self.stream.receive_some(_PIECE)
         self._open_until = trio.current_time() + FRESH
         self._http.receive_data(bytes(data))
 
 
 class Pool:
-    """At most so many *connections*, of which *idle* are kept for later requests."""
+    """A pool of at most *connections* connections; *idle* of them are kept for later requests."""
 
     def __init__(
         self, network: Network, connections: int, idle: int, route: Route | None, timeout: float
@@ -207,17 +208,17 @@ class Pool:
         self._most_idle = idle
         self._route = route
         self._timeout = timeout
-        self._places = trio.Semaphore(connections)
+        self._slots = trio.Semaphore(connections)
         self._idle: list[HttpConnection] = []
 
     async def take(self, origin: Origin) -> HttpConnection:
-        """Return a connection to *origin*, for one exchange; then `give` it back."""
+        """Return a connection to *origin* for one exchange; return it with `give`."""
         try:
-            self._places.acquire_nowait()
+            self._slots.acquire_nowait()
         except trio.WouldBlock:
             try:
                 with trio.fail_after(POOL_TIMEOUT):
-                    await self._places.acquire()
+                    await self._slots.acquire()
             except trio.TooSlowError:
                 raise Unreachable("all connections are in use") from None
         try:
@@ -230,15 +231,15 @@ class Pool:
                 if one.origin == origin:
                     self._idle.remove(one)
                     return one
-            while len(self._idle) > self._places.value:
+            while len(self._idle) > self._slots.value:
                 await _close(self._idle.pop(0).stream)
             return HttpConnection(origin, await self._open(origin))
         except BaseException:
-            self._places.release()
+            self._slots.release()
             raise
 
     async def give(self, one: HttpConnection) -> None:
-        """Keep *one*, or close it if its exchange has not ended well."""
+        """Keep *one* for reuse, or close it if its exchange did not end cleanly."""
         now = trio.current_time()
         try:
             if len(self._idle) < self._most_idle and one.renew(now):
@@ -246,10 +247,10 @@ class Pool:
             else:
                 await trio.aclose_forcefully(one.stream)
         finally:
-            self._places.release()
+            self._slots.release()
 
     async def aclose(self) -> None:
-        """Close all, those in use when they are given back."""
+        """Close all connections; those in use are closed by `give`."""
         self._most_idle = 0
         while self._idle:
             await _close(self._idle.pop().stream)
@@ -257,16 +258,16 @@ class Pool:
     async def _open(self, origin: Origin) -> trio.abc.Stream:
         network = self._network
         if origin.unix_socket is not None:
-            with _opening(self._timeout):
+            with _map_connect_errors(self._timeout):
                 return await network.connect_unix(origin.unix_socket)
         hosts = [origin.host]
-        if self._route is not None:  # no name is looked up after it
+        if self._route is not None:  # there is no DNS lookup after it
             hosts = list(await self._route(origin.host, origin.port))[:MAX_TRIED]
         stream = await self._connect(hosts, origin.port)
         if origin.scheme != "https":
             return stream
         try:
-            with _opening(self._timeout):
+            with _map_connect_errors(self._timeout):
                 return await network.start_tls(stream, origin.host)
         except BaseException:
             await _close(stream)
@@ -274,9 +275,9 @@ class Pool:
 
     async def _connect(self, hosts: Sequence[str], port: int) -> trio.abc.Stream:
         for host in hosts[:-1]:
-            with suppress(Unreachable), _opening(self._timeout):
+            with suppress(Unreachable), _map_connect_errors(self._timeout):
                 return await self._network.connect(host, port)
-        with _opening(self._timeout):
+        with _map_connect_errors(self._timeout):
             return await self._network.connect(hosts[-1], port)
 
 
@@ -286,7 +287,7 @@ async def _close(stream: trio.abc.Stream) -> None:
 
 
 def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
-    """Return the socket beneath *stream*, if there is one."""
+    """Return the socket of *stream*, or None."""
     while isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     return stream.socket if isinstance(stream, trio.SocketStream) else None
@@ -294,9 +295,9 @@ def socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
 
 @cache
 def trust() -> ssl.SSLContext:
-    """Return what servers' certificates are judged by: the system's, or those of SSL_CERT_FILE.
+    """Return the TLS context: it trusts the system's certificates, or those of SSL_CERT_FILE.
 
-    It is that of httpcore2, whose import costs 15 ms and 3 MB; it takes 5 MB.
+    It equals the context of httpcore2, whose import costs 15 ms and 3 MB; it takes 5 MB.
     """
     if sys.platform != "linux":
         import httpcore2
@@ -318,22 +319,22 @@ def trust() -> ssl.SSLContext:
 
 
 @contextmanager
-def _opening(timeout: float) -> Iterator[None]:
-    """Turn what can go wrong before a request is sent into Unreachable."""
+def _map_connect_errors(timeout: float) -> Iterator[None]:
+    """Turn errors before a request is sent into Unreachable."""
     try:
         with trio.fail_after(timeout):
             yield
     except trio.TooSlowError:
         raise Unreachable("no connection in time") from None
-    except UnicodeError:  # of the codec that looks names up
+    except UnicodeError:  # from the IDNA codec
         raise Unreachable("the address has a part that is empty or too long") from None
     except (OSError, trio.BrokenResourceError) as error:
-        raise Unreachable(_reason(error)) from None
+        raise Unreachable(_describe_root(error)) from None
 
 
 @contextmanager
-def _answering(timeout: float | None) -> Iterator[None]:
-    """Turn what can go wrong after the first byte was sent into Interrupted."""
+def _map_response_errors(timeout: float | None) -> Iterator[None]:
+    """Turn errors after the first sent byte into Interrupted."""
     try:
         with trio.fail_after(float("inf") if timeout is None else timeout):
             yield
@@ -343,8 +344,8 @@ def _answering(timeout: float | None) -> Iterator[None]:
         raise Interrupted("the connection broke") from None
 
 
-def _reason(error: BaseException) -> str:
-    """Say why a connection failed, from the error at the root: in the system's own words."""
+def _describe_root(error: BaseException) -> str:
+    """Describe the root cause of a failed connection, in the words of the system."""
     root = error
     while (deeper := root.__cause__ or root.__context__) is not None:
         root = deeper

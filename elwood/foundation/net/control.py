@@ -1,7 +1,7 @@
-"""The local control socket, by which the command line asks the running Elwood.
+"""The local control socket, through which the command line talks to the running Elwood.
 
-One JSON object per line: a request, then its answer.  Free of Trio, so that a command starts fast
-and works while the service is in trouble.
+One JSON object per line: a request, then its response.  It does not use Trio, so that a command
+starts fast and works while the service has problems.
 """
 
 import os
@@ -16,22 +16,22 @@ import msgspec
 
 T = TypeVar("T")
 
-# The socket's name in the runtime folder.
+# Name of the socket in the runtime folder.
 NAME = "control.sock"
 # Bytes of one line, newline included, in either direction.
 MAX_LINE = 1 << 20
-# Words of one request, and characters of each: a line holds one that long, however it is escaped.
+# Words of one request, and characters of each: a line has room for one, however it is escaped.
 MAX_WORDS, MAX_WORD = 1000, 150_000
-# Seconds that the service waits for a request or for what answers it; then it gives up and says so.
+# Seconds that the service waits for a request, or for its handler; then it responds with an error.
 PATIENCE = 5.0
-# Seconds that we wait for an answer.
+# Seconds that a client waits for a response.
 DEADLINE = 2 * PATIENCE
-# Bytes of a socket's address.
+# Bytes of a socket address.
 MAX_ADDRESS = 108
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
-    """Do *command* with *words*."""
+    """A request to run *command* with the arguments *words*."""
 
     command: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     words: Annotated[
@@ -41,41 +41,41 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
 
 class ControlAnswer(msgspec.Struct, frozen=True):
-    """What came of it, in words for who asked; not *ok* means that it was not done."""
+    """A response; *text* is for the user.  If not *ok*, the command was not carried out."""
 
     ok: bool
     text: str
 
 
 class BadLine(Exception):
-    """A line that is not of this protocol: the sender's fault, or one of another version."""
+    """A line violates the protocol: a fault of the sender, or another version."""
 
 
 class ServiceUnreachable(Exception):
-    """No answer from a process; the text says why and what to do."""
+    """The service did not respond; the text says why and what to do."""
 
 
 class NobodyRuns(ServiceUnreachable):
-    """There is no process."""
+    """No Elwood is running."""
 
 
 def bind(listener: socket.socket, path: Path) -> None:
-    """Give the socket its place.  Raises OSError."""
+    """Bind the socket to *path*.  Raises OSError."""
     with _address(path) as address:
         listener.bind(address)
 
 
 def connect(client: socket.socket, path: Path) -> None:
-    """Reach the socket at *path*.  Raises OSError."""
+    """Connect to the socket at *path*.  Raises OSError."""
     with _address(path) as address:
         client.connect(address)
 
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Name *path* so that the kernel takes it: an address has 108 bytes, with a zero (unix(7)).
+    """Return an address for *path*; the kernel accepts 108 bytes, including a zero (unix(7)).
 
-    What is longer is reached by its open folder, on Linux.
+    A longer path is addressed through its open folder, on Linux.
     """
     if len(os.fsencode(path)) < MAX_ADDRESS:
         yield str(path)
@@ -92,18 +92,18 @@ def encode(message: ControlRequest | ControlAnswer) -> bytes:
 
 
 def decode(line: bytes, kind: type[T]) -> T:
-    """Read a line.  Raises BadLine."""
+    """Parse a line.  Raises BadLine."""
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadLine(str(error)) from error
 
 
-# --- who asks -------------------------------------------------------------------------------------
+# --- client ---------------------------------------------------------------------------------------
 
 
 def settle(runtime_dir: Path, command: str, *words: str) -> int:
-    """Have something done, and say what came of it; return the exit code."""
+    """Send a request and print the response; return the exit code."""
     try:
         answer = ask(runtime_dir, command, *words)
     except ServiceUnreachable as error:
@@ -114,7 +114,7 @@ def settle(runtime_dir: Path, command: str, *words: str) -> int:
 
 
 def ask(runtime_dir: Path, command: str, *words: str) -> ControlAnswer:
-    """Ask the Elwood that runs in *runtime_dir*.  Raises ServiceUnreachable."""
+    """Send a request to the Elwood that runs in *runtime_dir*.  Raises ServiceUnreachable."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         return ask_over(client, runtime_dir, command, *words)
 
@@ -122,15 +122,15 @@ def ask(runtime_dir: Path, command: str, *words: str) -> ControlAnswer:
 def ask_over(
     client: socket.socket, runtime_dir: Path, command: str, *words: str, buffering: int = -1
 ) -> ControlAnswer:
-    """Ask over *client*, which is not connected yet.  Raises ServiceUnreachable.
+    """Send a request over *client*, which is not connected yet.  Raises ServiceUnreachable.
 
-    Without *buffering* nothing is read of what comes behind the answer.
+    With *buffering* 0 nothing after the response is read.
     """
     path = runtime_dir / NAME
     client.settimeout(DEADLINE)
     try:
         connect(client, path)
-        # It may refuse us, and go, before it has read anything: then its answer counts.
+        # The service may refuse and close before it reads anything: then its response counts.
         with suppress(BrokenPipeError, ConnectionResetError):
             client.sendall(encode(ControlRequest(command, words)))
         with client.makefile("rb", buffering) as answers:
@@ -139,12 +139,12 @@ def ask_over(
             raise BadLine("it ended too early, or is too long")
         return decode(line, ControlAnswer)
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NobodyRuns(_words(error, path)) from error
+        raise NobodyRuns(_explain(error, path)) from error
     except (OSError, BadLine) as error:
-        raise ServiceUnreachable(_words(error, path)) from error
+        raise ServiceUnreachable(_explain(error, path)) from error
 
 
-def _words(error: OSError | BadLine, path: Path) -> str:
+def _explain(error: OSError | BadLine, path: Path) -> str:
     match error:
         case FileNotFoundError() | ConnectionRefusedError():
             return f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"

@@ -1,7 +1,6 @@
-"""What may leave Elwood for the web: whose domains, which ports, how often, to which addresses.
+"""Limits on web requests: domains, ports, rates and addresses.
 
-That an address is public, and a URL understood in one way only (`urls`), is checked always: no rule
-and no approval lifts that.
+Addresses must always be public, and URLs unambiguous (`urls`): no rule and no approval lifts that.
 """
 
 import socket
@@ -16,16 +15,16 @@ from elwood.foundation.net.http import Route, Unreachable
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.net.urls import Url, is_address
 
-# Seconds in which requests are counted.
+# Seconds over which requests are counted.
 WINDOW = 60.0
-# Differences below this (seconds) are rounding: waiting for them would not move the clock.
+# Seconds; smaller differences are rounding errors, and a wait for them would not move the clock.
 _GRAIN = 1e-6
 
 Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
 def destination(rules: EgressRules, host: str) -> Destination:
-    """Say what the rules hold of *host*, which is one of a Url; "open" if they do not name it."""
+    """Classify the *host* of a Url by the rules; return "open" if no rule matches."""
     if _is_within(host, rules.blocked):
         return "blocked"
     if _is_within(host, rules.always_ask):
@@ -34,10 +33,10 @@ def destination(rules: EgressRules, host: str) -> Destination:
 
 
 def refusal(rules: EgressRules, url: Url, hop: int) -> str | None:
-    """Say why the rules forbid hop number *hop* of a request, to *url*; None if they do not.
+    """Return why the rules forbid hop number *hop* of a request, to *url*, or None.
 
-    Hop 0 is what was asked for and, where that is needed, approved; a redirect to a domain that
-    must be asked for is not covered by it.
+    Hop 0 is the original URL, approved if necessary; that approval does not cover redirects to
+    domains in *always_ask*.
 
     >>> rules = EgressRules(always_ask=("bank.example",))
     >>> refusal(rules, Url("https", "bank.example", 443, "/"), 0)
@@ -54,20 +53,20 @@ def refusal(rules: EgressRules, url: Url, hop: int) -> str | None:
 
 
 class Windows(msgspec.Struct):
-    """Counts the requests of the last minute, of which at most *total* are made."""
+    """Limit the requests of the last minute, per host and in total."""
 
     per_host: int
     total: int
-    _asked: list[tuple[float, str]] = msgspec.field(default_factory=list)
+    _sent: list[tuple[float, str]] = msgspec.field(default_factory=list)
 
     def wait(self, host: str, now: float) -> float:
-        """Count a request to *host*, and return 0; or say in how many seconds it may be made."""
-        self._asked = [each for each in self._asked if now - each[0] < WINDOW - _GRAIN]
-        theirs = [at for at, name in self._asked if name == host]
-        bounds = (([at for at, _ in self._asked], self.total), (theirs, self.per_host))
+        """Count a request to *host* and return 0, or return the seconds until it is allowed."""
+        self._sent = [each for each in self._sent if now - each[0] < WINDOW - _GRAIN]
+        to_host = [at for at, name in self._sent if name == host]
+        bounds = (([at for at, _ in self._sent], self.total), (to_host, self.per_host))
         wait = max(at[-most] + WINDOW - now if len(at) >= most else 0.0 for at, most in bounds)
         if wait <= 0:
-            self._asked.append((now, host))
+            self._sent.append((now, host))
         return wait
 
 
@@ -77,12 +76,12 @@ def _is_within(host: str, domains: tuple[str, ...]) -> bool:
 
 # --- public addresses -----------------------------------------------------------------------------
 # Own lists of blocks, because libraries disagree, and ``ipaddress.is_private`` and ``is_global``
-# are no filter (of 230 that we tried 58 got through).  The blocks are those of IANA's
-# special-purpose registries that do not lead to a public server.
+# are not reliable (58 of 230 tested addresses passed).  The blocks are those of IANA's
+# special-purpose registries without public servers.
 
-# Asks DNS for the addresses of a host.
+# Looks up the addresses of a host in DNS.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-# The port of a socket that is never sent from: any does, 9 discards.
+# Port for a socket that never sends: any port works, 9 is "discard".
 _NO_PORT = 9
 _NOT_PUBLIC_4 = [
     IPv4Network(block)
@@ -105,7 +104,7 @@ _NOT_PUBLIC_4 = [
         "240.0.0.0/4",  # reserved, broadcast
     )
 ]
-# All that is handed out as global unicast; what lies outside is loopback, mapped, local, multicast.
+# Global unicast addresses; all others are loopback, mapped, local or multicast.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_6 = [
     IPv6Network(block)
@@ -116,17 +115,17 @@ _NOT_PUBLIC_6 = [
         "3fff::/20",  # documentation
     )
 ]
-# The one prefix whose last 32 bits are an IPv4 address that a public NAT64 reaches (RFC 6052).
+# Prefix of IPv4 addresses (in the last 32 bits) behind a public NAT64 (RFC 6052).
 _NAT64 = IPv6Network("64:ff9b::/96")
-# The upper half of an interface identifier of ISATAP (RFC 5214), whose lower half is IPv4.
+# Upper half of an ISATAP interface identifier (RFC 5214); the lower half is an IPv4 address.
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(address: str, own: Set[str] = frozenset()) -> bool:
-    """Tell whether *address* is one that anybody on the internet could connect to.
+    """Return True if *address* is reachable from the internet.
 
-    *own* are the addresses of this machine: what listens on them may count on being reached from
-    inside only.  What is no address, or has a zone, is not public.
+    *own* are the addresses of this machine: its services may rely on local access only.  Invalid
+    addresses and addresses with a zone are not public.
 
     >>> is_public("1.1.1.1"), is_public("10.0.0.1"), is_public("100.64.0.1")
     (True, False, False)
@@ -137,8 +136,8 @@ def is_public(address: str, own: Set[str] = frozenset()) -> bool:
     >>> is_public("1.1.1.1", own={"1.1.1.1"}), is_public("fe80::1%eth0"), is_public("localhost")
     (False, False, False)
     """
-    parsed = _parsed(address)
-    if parsed is None or parsed in {_parsed(each) for each in own}:
+    parsed = _parse_address(address)
+    if parsed is None or parsed in {_parse_address(each) for each in own}:
         return False
     if isinstance(parsed, IPv4Address):
         return _is_public_4(parsed)
@@ -155,7 +154,7 @@ def _is_public_4(address: IPv4Address) -> bool:
     return not any(address in block for block in _NOT_PUBLIC_4)
 
 
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(address: str) -> IPv4Address | IPv6Address | None:
     try:
         return None if "%" in address else ip_address(address)
     except ValueError:
@@ -163,10 +162,10 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 
 class WebFailed(Exception):
-    """We do not fetch this, or the other side or the way there failed; *why* is for the model.
+    """A request was refused or failed; *why* is for the model.
 
-    *is_sent* says that the request went out, at least in part: it may have acted.  *text_from*
-    names the host whose answer sent us there, if one did.
+    If *is_sent*, the request was sent, at least in part, and may have acted.  *text_from* is the
+    host that redirected here, or "".
     """
 
     def __init__(self, why: str, *, is_sent: bool = False, text_from: str = "") -> None:
@@ -177,7 +176,7 @@ class WebFailed(Exception):
 
 
 async def resolved(host: str, port: int) -> Sequence[str]:
-    """Look *host* up with the resolver of the system; no answer is an empty list."""
+    """Look up *host* with the system's resolver; return an empty list on failure."""
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
@@ -186,26 +185,26 @@ async def resolved(host: str, port: int) -> Sequence[str]:
 
 
 def is_reachable(address: str) -> bool:
-    """Tell whether *address* is public and not one of this machine's own.
+    """Return True if *address* is public and does not belong to this machine.
 
-    The system says which: what it would send to itself it would send from the same address.
+    The system knows its addresses: it sends to each of them from the same address.
     """
     if not is_public(address):
         return False
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((address, _NO_PORT))  # of a datagram socket: nothing is sent
+            probe.connect((address, _NO_PORT))  # a datagram socket sends nothing here
         except OSError:
-            return True  # there is no way there at all
+            return True  # no route to it
         return is_public(address, own={str(probe.getsockname()[0])})
 
 
 def pinned(allow: Callable[[str], bool], resolve: Resolve) -> Route:
-    """Make a route whose every address *allow* lets pass.
+    """Return a route that refuses a host unless *allow* accepts all of its addresses.
 
-    One bad address among several refuses the host: which of them answers is chance.  Raises
-    WebFailed and Unreachable.
+    A single bad address refuses the host, because any of its addresses may be used.  The route
+    raises WebFailed and Unreachable.
     """
 
     async def route(host: str, port: int) -> Sequence[str]:

@@ -1,8 +1,8 @@
-"""HTTP as Elwood speaks it: a lean client, and failures without secrets.
+"""A small HTTP client whose errors contain no secrets.
 
-Requests go over connections of our own (`connections.py`), because the engine of httpx2 costs twice
-as much (docs/decisions/0001); forms are httpx2's.
-Nothing of the environment is used but for certificates, no cookie is kept and no redirect followed.
+It uses our own connections (`connections.py`), because the engine of httpx2 costs twice as much
+(docs/decisions/0001); httpx2 encodes forms.  It ignores the environment except for certificates,
+keeps no cookies and follows no redirects.
 """
 
 import math
@@ -35,24 +35,24 @@ from elwood.foundation.net.connections import Unreachable as Unreachable
 
 # Seconds to open a connection.
 CONNECT_TIMEOUT = 5.0
-# Bytes of one answer; more is refused as broken.
+# Bytes of one response; a larger one is refused.
 MAX_BODY = 32 * 1024 * 1024
 
-# Bytes that are unpacked at once.
+# Bytes decompressed per call.
 _PIECE = 1 << 16
 _PORTS = {"http": 80, "https": 443}
 _HEADERS = [(b"accept-encoding", b"identity"), (b"user-agent", b"elwood")]
-# What cannot stand in the name of a file: the Bot API's server cuts the name at a semicolon also
-# between quotes, and knows no escapes (tdnet's HttpReader); the rest would mislead people.
+# Characters not allowed in a file name: the Bot API's server cuts the name at a semicolon even
+# within quotes, and knows no escapes (tdnet's HttpReader); the others would mislead people.
 _UNSENDABLE = re.compile(
     '[\x00-\x1f\x7f-\x9f";/\\\\\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]'
 )
-# Characters of a file's name that are sent; its ending is kept.
+# Maximum characters of a file name; its suffix is kept.
 MAX_NAME = 120
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer; the names in *headers* are in lower case."""
+    """A complete response; the names in *headers* are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -60,11 +60,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """A pool of at most *connections* connections; ends with ``aclose``.
+    """An HTTP client with at most *connections* connections; close it with ``aclose``.
 
-    Time-outs are in seconds; a *read_timeout* bounds each wait for more bytes, not the whole.
-    With a *route* every request has a connection of its own, to an address which that gave; with
-    a *unix_socket* too, but they all go there.  All methods raise Unreachable and Interrupted.
+    Timeouts are in seconds; a *read_timeout* bounds each wait for more bytes, not the total.
+    With a *route* every request has its own connection, to an address from the route; likewise
+    with a *unix_socket*, the only destination then.  All methods raise Unreachable and Interrupted.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class Client:
         headers: Mapping[str, str] | None = None,
         read_timeout: float,
     ) -> Answer:
-        """Send a form with *files* (field, name and content of each); return the whole answer."""
-        import httpx2  # 17 ms and 3 MB, and most never send a file
+        """Send a form with *files* (field, name and content of each); return the response."""
+        import httpx2  # 17 ms and 3 MB, and rarely needed
 
         form = httpx2.Request(
             "POST",
             "http://form",
             data={key: value.encode("utf-8", "replace") for key, value in fields.items()},
             files={
-                field: (sendable(name), data, "application/octet-stream")
+                field: (clean_file_name(name), data, "application/octet-stream")
                 for field, name, data in files
             },
         )
@@ -141,12 +141,12 @@ class Client:
         read_timeout: float,
         content_type: str = "application/json",
     ) -> AsyncIterator["Exchange"]:
-        """Begin an exchange, whose body is read within the context.
+        """Start an exchange and yield it; read its body within the context.
 
-        Leaving early closes the connection; leaving after the last byte gives it back.
+        Leaving early closes the connection; leaving after the last byte returns it to the pool.
         """
         try:
-            origin, target, host = _parsed(url)
+            origin, target, host = _parse_url(url)
         except ValueError:
             raise Unreachable("the address is not a valid http or https URL") from None
         lines = [(b"host", host), *_HEADERS]
@@ -173,9 +173,9 @@ class Client:
 
 
 class Exchange:
-    """An answer whose body is still to come: iterate for its bytes, or ``read`` them.
+    """A response whose body is not read yet: iterate over its bytes, or ``read`` them.
 
-    The names in *headers* are in lower case.  Behind an upgrade (101) all that comes is the body.
+    The names in *headers* are in lower case.  After an upgrade (101) all data is the body.
     """
 
     def __init__(
@@ -192,19 +192,19 @@ class Exchange:
         self._read_timeout = read_timeout
         encoding = self.headers.get("content-encoding", "").strip().lower()
         is_packed = encoding not in ("", "identity")
-        self._more = _Unpacker(self._receive, encoding).receive if is_packed else self._receive
+        self._more = _Decompressor(self._receive, encoding).receive if is_packed else self._receive
 
     def __aiter__(self) -> "Exchange":
         return self
 
     async def __anext__(self) -> bytes:
-        """Return more of the body.  Raises Interrupted if it ends before it is whole."""
+        """Return more of the body.  Raises Interrupted if it is incomplete."""
         if data := await self._more():
             return data
         raise StopAsyncIteration
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
-        """Return all (that is left) of the body.  Raises Interrupted, also above *limit* bytes."""
+        """Return the rest of the body.  Raises Interrupted, also above *limit* bytes."""
         parts = []
         size = 0
         async for part in self:
@@ -215,9 +215,9 @@ class Exchange:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def feed(self, data: bytes) -> None:
-        """Send *data* on the connection beside the answer, and the end of it (after an upgrade).
+        """Send *data*, then the end of the stream, while the response is read (after an upgrade).
 
-        Whether the other side has read it, nobody says.
+        There is no confirmation that the peer has read it.
         """
         stream = self._connection.stream
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
@@ -231,8 +231,8 @@ class Exchange:
         return await self._connection.receive(self._read_timeout)
 
 
-class _Unpacker:
-    """Unpacks what was packed though we did not ask, a piece at a time: it may be a bomb."""
+class _Decompressor:
+    """Decompress an unrequested compression, in pieces, because it may be a decompression bomb."""
 
     def __init__(self, receive: Callable[[], Awaitable[bytes]], encoding: str) -> None:
         self._receive = receive
@@ -241,7 +241,7 @@ class _Unpacker:
         self._left = b""
 
     async def receive(self) -> bytes:
-        """Return more of it; nothing at its end."""
+        """Return more data; empty at its end."""
         try:
             while self._is_known:
                 self._left = self._left or await self._receive()
@@ -250,7 +250,7 @@ class _Unpacker:
                 if not self._left:
                     raise Interrupted("the answer ended before it was whole")
                 if self._inflate.eof:
-                    break  # there is more behind its end
+                    break  # data after the end
                 data = self._inflate.decompress(self._left, _PIECE)
                 self._left = self._inflate.unconsumed_tail or self._inflate.unused_data
                 if data:
@@ -261,47 +261,47 @@ class _Unpacker:
         raise Interrupted(why) from None
 
 
-# Characters of a date in a header, or of a number of seconds; more is neither.
+# Characters of a date or a number of seconds in a header; a longer value is neither.
 MAX_WHEN = 40
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks its client to wait; None if it does not say.
+    """Return the seconds that a server asks its client to wait, or None.
 
     *headers* have names in lower case.  ``retry-after-ms`` is more exact than ``retry-after``,
     which has seconds or a date.  A date is compared with the ``date`` of the same response, so that
-    the clock of this machine does not matter; without that it counts as none.
+    the clock of this machine does not matter; without it the date is ignored.
 
     >>> retry_after({"retry-after-ms": "1500", "retry-after": "2"}), retry_after({})
     (1.5, None)
     """
-    given = {name: value for name, value in headers.items() if len(value) <= MAX_WHEN}
+    values = {name: value for name, value in headers.items() if len(value) <= MAX_WHEN}
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with suppress(ValueError):
-            seconds = unit * float(given.get(name, ""))
+            seconds = unit * float(values.get(name, ""))
             if math.isfinite(seconds):
                 return max(0.0, seconds)
-    until, now = (_parse_date(given.get(name, "")) for name in ("retry-after", "date"))
+    until, now = (_parse_date(values.get(name, "")) for name in ("retry-after", "date"))
     return None if until is None or now is None else max(0.0, (until - now).total_seconds())
 
 
 def _parse_date(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
-def sendable(name: str) -> str:
-    """Write the name of a file so that it arrives whole and means what it shows."""
+def clean_file_name(name: str) -> str:
+    """Replace characters that the server would cut off or that mislead people."""
     name = _UNSENDABLE.sub("_", name)[-MAX_NAME:]
     return name if name.strip(". ") else "file"
 
 
-@lru_cache(maxsize=64)  # a run asks a few addresses again and again
-def _parsed(url: str) -> tuple[Origin, bytes, bytes]:
-    """Return the server, the target and the header for the host.  Raises ValueError."""
+@lru_cache(maxsize=64)  # a process requests a few URLs many times
+def _parse_url(url: str) -> tuple[Origin, bytes, bytes]:
+    """Return the server, the target and the host header.  Raises ValueError."""
     parts = urlsplit(url.encode("ascii").decode())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(url)
@@ -314,23 +314,23 @@ def _parsed(url: str) -> tuple[Origin, bytes, bytes]:
 
 # --- server-sent events ---------------------------------------------------------------------------
 
-# Bytes of one event; a larger one is refused as broken.
+# Bytes of one event; a larger one is refused.
 MAX_EVENT = 8 * 1024 * 1024
 
 
 class EventParser:
-    """Turns chunks of bytes, cut anywhere, into the data of events (WHATWG HTML §9.2).
+    """Parse chunks of bytes, cut anywhere, into the data of events (WHATWG HTML §9.2).
 
-    Lines end with LF or CRLF; a lone CR is none, as nobody sends it.  Names, comments, ids and
-    retry times are left out.  An event that is not closed by a blank line never appears, and one of
-    more than *limit* bytes ends it all.
+    Lines end with LF or CRLF; a lone CR is not a line end, because no server sends it.  Names,
+    comments, ids and retry times are ignored.  An event without a final blank line is dropped, and
+    an event of more than *limit* bytes ends the stream.
     """
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
-        self._line = bytearray()  # one that has not ended
+        self._line = bytearray()  # the incomplete line
         self._data: list[bytes] = []
-        self._size = 0  # of the data, with a line end for each
+        self._size = 0  # of the data, including line ends
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that *chunk* completes.  Raises Interrupted."""

@@ -1,7 +1,6 @@
-"""HTTP for the few who call us: a request is judged by its head, read, and answered by a status;
-then the connection ends.
+"""A minimal HTTP server: check the head of a request, read it, respond with a status, and close.
 
-Who sends too much, too slowly or nonsense is refused; nothing of what they sent is logged.
+Requests that are too large, too slow or malformed are refused; nothing of them is logged.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,13 +9,13 @@ from contextlib import suppress
 import h11
 import trio
 
-# Says by its method, its path and its headers (names in lower case) by which status a request is
-# refused that is not even read.
+# Returns the status with which to refuse a request before its body is read, or None; arguments are
+# its method, its path and its headers (names in lower case).
 Refuse = Callable[[str, str, Mapping[str, str]], int | None]
-# Bytes of a request before its body, and of what is read at once.
+# Bytes of a request before its body, and bytes per read.
 MAX_HEAD = 1 << 14
 PIECE = 1 << 16
-# Seconds for a whole request to come, and for the answer to go.
+# Seconds to receive a whole request, and to send the response.
 PATIENCE = 60.0
 
 
@@ -27,7 +26,7 @@ async def serve(
     *,
     max_body: int,
 ) -> None:
-    """Serve the one request of a connection; *take* gives its status by its body."""
+    """Serve the only request of a connection; *take* gets its body and returns the status."""
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
     with suppress(trio.BrokenResourceError, trio.TooSlowError, h11.LocalProtocolError):
         try:
@@ -45,16 +44,16 @@ async def serve(
 async def _read(
     http: h11.Connection, stream: trio.SocketStream, refuse: Refuse, max_body: int
 ) -> bytes | int:
-    """Return the body of the request, or the status by which it is refused."""
+    """Return the body of the request, or the status that refuses it."""
     body = b""
     while True:
         match http.next_event():
             case h11.NEED_DATA:
                 http.receive_data(await stream.receive_some(PIECE))
-            case h11.Request() as asked:
-                named = {n.decode("latin-1"): v.decode("latin-1") for n, v in asked.headers}
-                method, path = asked.method.decode("latin-1"), asked.target.decode("latin-1")
-                if (status := refuse(method, path, named)) is not None:
+            case h11.Request() as request:
+                headers = {n.decode("latin-1"): v.decode("latin-1") for n, v in request.headers}
+                method, path = request.method.decode("latin-1"), request.target.decode("latin-1")
+                if (status := refuse(method, path, headers)) is not None:
                     return status
             case h11.Data(data=data):
                 body += data

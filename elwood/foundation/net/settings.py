@@ -1,4 +1,4 @@
-"""What can be set about the web.  Imports no network: every command reads it."""
+"""Settings of web access.  It imports no network code, because every command loads it."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -10,7 +10,7 @@ from elwood.foundation.settings import Section, at_least, is_port, setting
 
 
 def _domains(given: Iterable[str]) -> tuple[str, ...]:
-    """Write domains in their one form; raises ValueError for what is none."""
+    """Normalize domains; raises ValueError for an invalid one."""
     domains = []
     for text in given:
         name = domain(text)
@@ -22,11 +22,10 @@ def _domains(given: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class EgressRules:
-    """Which web servers may be talked to.
+    """Which web servers Elwood may contact.
 
-    A domain stands for itself and all its subdomains.  *blocked* wins over *always_ask*, which
-    wins over *allowed*.  *per_minute* bounds the requests to one host, *per_minute_all* those to
-    all, *per_minute_sent* those that send something.
+    A domain includes all its subdomains.  *blocked* wins over *always_ask*, which wins over
+    *allowed*.
     """
 
     SECTION: ClassVar = Section(

@@ -1,7 +1,7 @@
-"""One strict grammar of web addresses: what is understood in one way only.
+"""Strict URL parser.  It rejects URLs that other parsers could read differently.
 
-Parsers of URLs disagree, and an address that one reads as harmless another reads as the way into
-Elwood.  So whatever more than one reading is known of is refused, not mended.
+URL parsers disagree: a URL that is harmless to one leads another to an internal address.  So
+ambiguous URLs are refused, not repaired.
 """
 
 import re
@@ -12,62 +12,60 @@ from urllib.parse import quote, urljoin
 
 import msgspec
 
-# The ports of web servers; on others live services that can be made to act by a web request.
+# Ports of web servers; services on other ports could be attacked with a web request.
 PORTS = (80, 443, 8080, 8443)
-# Characters of a URL.  Longer ones are rejected by common servers, or carry data out.
+# Characters of a URL.  Common servers reject longer ones, or they exfiltrate data.
 MAX_URL = 4096
 # Redirects followed for one request.
 MAX_HOPS = 5
-# Characters of a name in DNS (RFC 1035).
+# Characters of a DNS name (RFC 1035).
 MAX_NAME = 253
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _WHOLE = re.compile(r"(?P<scheme>[A-Za-z]+)://(?P<authority>[^/?#]*)(?P<rest>.*)")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^\[\]:@]*)(?::(?P<port>[1-9][0-9]{0,4}))?")
 _QUAD = re.compile(r"(?:(?:0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?:\.(?!\Z)|\Z)){4}", re.ASCII)
-# What an address parser may take for a number if it ends a host (WHATWG URL, "ends in a number").
+# A last label that parsers may read as a number (WHATWG URL, "ends in a number").
 _NUMBER = re.compile(r"\d+|0x[\da-f]*", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-# Categories of characters that show nothing.
+# Categories of invisible characters.
 _INVISIBLE = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
-# Of RFC 5892: LetterDigits, and those of its exceptions that keep their form in no mapping.
+# RFC 5892: LetterDigits, and the exceptions that the check in `_encode_label` would refuse.
 _WORD = {"Ll", "Lo", "Lm", "Mn", "Mc", "Nd"}
 _EXCEPTIONS = "\u00df\u03c2\u3007"
-# Names that never lead into the internet (RFC 6761, 6762, 7686, 8375, and ICANN for "internal").
+# Names that are never public (RFC 6761, 6762, 7686, 8375, and ICANN for "internal").
 _LOCAL = ("localhost", "localdomain", "local", "internal", "home.arpa", "onion")
-# Left as they are in a path (RFC 3986) and in a query; all else is percent-encoded.
+# Not percent-encoded in a path (RFC 3986) and in a query.
 _PATH = "/%:@!$&'()*+,;=~"
 _QUERY = _PATH + "?"
 
 
 class RefusedUrl(msgspec.Struct, frozen=True):
-    """A web address that is not fetched; *why* is a sentence for the model."""
+    """A refused URL; *why* is a sentence for the model."""
 
     why: str
 
 
 class Url(msgspec.Struct, frozen=True):
-    """A web address read by the strict grammar.
-
-    *host* is a name in lower-case ASCII without a final dot, or an address without brackets;
-    *target* is the path and the query as they are sent.
-    """
+    """A URL accepted by the strict parser."""
 
     scheme: str
+    # A name in lower-case ASCII without a final dot, or an address without brackets.
     host: str
     port: int
+    # The path and the query, as sent.
     target: str
 
     @property
     def text(self) -> str:
-        """Write the address in its one form."""
+        """The URL in its normal form."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.target}"
 
 
 def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
-    """Read *url* strictly; a fragment is dropped, since it is never sent."""
+    """Parse *url* strictly; the fragment is dropped, because it is never sent."""
     if len(url) > MAX_URL:
         return RefusedUrl(f"the URL is longer than {MAX_URL} characters")
     if any(unicodedata.category(char) in _INVISIBLE for char in url):
@@ -86,23 +84,23 @@ def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
         return RefusedUrl("the host or the port of the URL is malformed")
-    host = _host(parts["host"])
+    host = _parse_host(parts["host"])
     if isinstance(host, RefusedUrl):
         return host
     port = int(parts["port"] or _DEFAULT_PORTS[scheme])
     if port not in ports:
         return RefusedUrl(f"port {port} is not a port of web servers that may be used")
-    parsed = Url(scheme, host, port, _target(whole["rest"]))
+    parsed = Url(scheme, host, port, _encode_target(whole["rest"]))
     if len(parsed.text) > MAX_URL:
         return RefusedUrl(f"the URL is longer than {MAX_URL} characters when percent-encoded")
     return parsed
 
 
 def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
-    """Say where a redirect of *url* to *location* leads, after *hops* others before it."""
+    """Return the target of a redirect from *url* to *location*, after *hops* redirects."""
     if hops >= MAX_HOPS:
         return RefusedUrl(f"it redirects more than {MAX_HOPS} times")
-    # Before joining, which drops some control characters silently.
+    # Before urljoin, which silently drops some control characters.
     if any(unicodedata.category(char) in _INVISIBLE for char in location) or "\\" in location:
         return RefusedUrl(
             "it redirects to a URL with a blank, a back-slash or an invisible character"
@@ -115,15 +113,15 @@ def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -
 
 
 def domain(text: str) -> str | None:
-    """Write a host or domain of a rule in its one form; None if it can be neither."""
+    """Normalize a host or domain of a rule; return None if it is invalid."""
     text = text.strip().lower().removeprefix("*.")
     is_bare = ":" in text and not text.startswith("[")
-    host = _host(f"[{text}]" if is_bare else text, is_rule=True)
+    host = _parse_host(f"[{text}]" if is_bare else text, is_rule=True)
     return None if isinstance(host, RefusedUrl) else host
 
 
 def is_address(host: str) -> bool:
-    """Tell whether the *host* of a Url is an address rather than a name.
+    """Return True if the *host* of a Url is an address, False if it is a name.
 
     >>> is_address("1.1.1.1"), is_address("2606::1"), is_address("1.1.1.example")
     (True, True, False)
@@ -131,13 +129,13 @@ def is_address(host: str) -> bool:
     return ":" in host or _QUAD.fullmatch(host) is not None
 
 
-def _host(text: str, *, is_rule: bool = False) -> str | RefusedUrl:
+def _parse_host(text: str, *, is_rule: bool = False) -> str | RefusedUrl:
     if text.startswith("["):
         try:
             return str(IPv6Address("" if "%" in text else text[1:-1]))
         except ValueError:
             return RefusedUrl("the host in brackets is not an IPv6 address")
-    labels = [_label(label) for label in text.removesuffix(".").split(".")]
+    labels = [_encode_label(label) for label in text.removesuffix(".").split(".")]
     known = [label for label in labels if label is not None]
     if len(known) < len(labels):
         return RefusedUrl("the host has a character or a form that names of hosts do not have")
@@ -157,11 +155,11 @@ def _host(text: str, *, is_rule: bool = False) -> str | RefusedUrl:
     return name
 
 
-def _label(label: str) -> str | None:
-    """Return the ASCII form of one part of a name; None if it would have to be changed first.
+def _encode_label(label: str) -> str | None:
+    """Return the ASCII form of one label of a name, or None if it would need a mapping first.
 
-    A label beyond ASCII must be stable under folding and compatibility composition and made of
-    letters, marks and digits: RFC 5892 with no mapping before it (so no full-width digits).
+    A non-ASCII label must be stable under case folding and compatibility composition, and consist
+    of letters, marks and digits: RFC 5892 without a previous mapping (so no full-width digits).
     """
     label = label.lower() if label.isascii() else label
     if not label.isascii():
@@ -177,6 +175,6 @@ def _label(label: str) -> str | None:
     return label if _LABEL.fullmatch(label) else None
 
 
-def _target(rest: str) -> str:
+def _encode_target(rest: str) -> str:
     path, mark, query = rest.partition("#")[0].partition("?")
     return (quote(path, _PATH) or "/") + mark + quote(query, _QUERY)

@@ -1,7 +1,7 @@
-"""The first rung: bubblewrap makes namespaces without privileges, and the command is alone there.
+"""The strongest backend: bubblewrap isolates a command in namespaces, without privileges.
 
-No network, no files but the system's (read-only) and the workspace, no other processes.  bwrap dies
-with us, and everything in its process namespace with it.
+No network, no files except the system's (read-only) and the workspace, no other processes.  bwrap
+dies with Elwood, and everything in its process namespace with it.
 """
 
 import os
@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from elwood.foundation.sandbox import seccomp
-from elwood.foundation.sandbox.children import ChildProcess, attend, title
+from elwood.foundation.sandbox.children import ChildProcess, supervise, title
 from elwood.foundation.sandbox.command import (
     NOT_FOUND,
     NOT_RUNNABLE,
@@ -39,31 +39,31 @@ from elwood.foundation.sandbox.layout import (
 from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 from elwood.foundation.sandbox.settings import MEGABYTE
 
-# How bwrap says that the sandbox stands and only the program could not be started.
+# bwrap's message when the sandbox works and only the program could not be started.
 _NO_PROGRAM = b"bwrap: execvp "
 _ID = "1000"
 
 
 class _Status(msgspec.Struct):
-    """A line that bwrap writes about what it started."""
+    """A status line of bwrap."""
 
     child: int | None = msgspec.field(name="child-pid", default=None)
     code: int | None = msgspec.field(name="exit-code", default=None)
 
 
 class _Namespace:
-    """The leash of a sandbox: who kills its first process kills everything in it."""
+    """Ends a sandbox: killing PID 1 of its namespace kills everything in it."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._first: tuple[int, int] | None = None
 
-    def found(self, first: int) -> None:
-        """Hold the first process of the sandbox, which waits and so is still itself."""
+    def hold(self, first: int) -> None:
+        """Open a pidfd for PID 1 of the sandbox; it waits, so the pid is not reused yet."""
         self._first = (first, os.pidfd_open(first))
 
     def ask(self) -> None:
-        """Ask the command's session; its leader, the first process, does not hear it."""
+        """Send SIGTERM to the session.  PID 1 of the namespace ignores it."""
         if self._first is None:
             self.force()  # bwrap itself hangs
         else:
@@ -71,7 +71,7 @@ class _Namespace:
                 os.killpg(self._first[0], signal.SIGTERM)
 
     def force(self) -> None:
-        """Kill the first process, or bwrap before there is one."""
+        """Kill PID 1 of the namespace, or bwrap if it does not exist yet."""
         if self._first is None:
             self._child.signal(signal.SIGKILL)
         else:
@@ -79,12 +79,12 @@ class _Namespace:
                 signal.pidfd_send_signal(self._first[1], signal.SIGKILL)
 
     async def gone(self) -> None:
-        """Wait until the first process has ended, which it does after all others."""
+        """Wait for the end of PID 1, which ends after all others."""
         if self._first is not None:
             await trio.lowlevel.wait_readable(self._first[1])
 
     def close(self) -> None:
-        """Bury the first process, should orphans come to us; give back the file descriptor."""
+        """Reap PID 1 if it was reparented to us, and close the pidfd."""
         if self._first is not None:
             with suppress(ChildProcessError):
                 os.waitid(os.P_PIDFD, self._first[1], os.WEXITED | os.WNOHANG)
@@ -92,10 +92,10 @@ class _Namespace:
 
 
 class Bubblewrap(msgspec.Struct, frozen=True):
-    """Runs commands by the bwrap at *program*.
+    """Run commands with the bwrap at *program*.
 
-    *disable_userns*: bwrap knows that option (0.8); without it the filter of system calls alone
-    forbids namespaces inside.
+    *disable_userns*: bwrap has that option (0.8); without it only the system call filter forbids
+    nested namespaces.
     """
 
     context: SandboxContext
@@ -116,48 +116,48 @@ class Bubblewrap(msgspec.Struct, frozen=True):
             filter_.hang_up()
             keep = [status.theirs, gate.theirs, filter_.theirs]
             options = [*self._options(command, layout.mounts, *keep)]
-            if command.secrets:  # arguments can be seen by everybody on this machine
-                keep.append(secrets := _written(command.secrets))
+            if command.secrets:  # arguments are visible to every user of this machine
+                keep.append(secrets := _write_secrets(command.secrets))
                 stack.callback(os.close, secrets)
                 options += ("--args", str(secrets))
             argv = [title(self.context.state), *options, "--", *command.argv]
             child = ChildProcess(self.rung, self.program, argv, command, keep)
             for pipe in (status, gate, filter_):
                 pipe.give()
-            outcome = await self._attended(child, command, status, gate)
+            outcome = await self._supervise(child, command, status, gate)
             return msgspec.structs.replace(outcome, note=layout.note)
 
-    async def _attended(
+    async def _supervise(
         self, child: ChildProcess, command: Command, status: Pipe, gate: Pipe
     ) -> CommandOutcome:
         leash = _Namespace(child)
 
         async def begin() -> None:
             line = await status.read_line()
-            first = _read(line).child
+            first = _parse_status(line).child
             if first is not None:
-                leash.found(first)
+                leash.hold(first)
                 self._limit(first, command)
                 await gate.write(b"\n")
 
         try:
-            timed_out = await attend(self.rung, child, leash, command.timeout, begin)
+            timed_out = await supervise(self.rung, child, leash, command.timeout, begin)
             line = await status.read_line()
         finally:
             leash.close()
-        return self._outcome(child, _read(line).code, timed_out)
+        return self._outcome(child, _parse_status(line).code, timed_out)
 
     def _outcome(self, child: ChildProcess, code: int | None, timed_out: bool) -> CommandOutcome:
         if code is None and not timed_out:
             outcome = child.outputs.outcome(NOT_RUNNABLE)
-            said = outcome.errors or outcome.output
-            if not said.startswith(_NO_PROGRAM):
-                raise SandboxFailed(self.rung, said.decode(errors="replace").strip() or "no word")
-            code = NOT_FOUND if b"No such file" in said else NOT_RUNNABLE
+            text = outcome.errors or outcome.output
+            if not text.startswith(_NO_PROGRAM):
+                raise SandboxFailed(self.rung, text.decode(errors="replace").strip() or "no word")
+            code = NOT_FOUND if b"No such file" in text else NOT_RUNNABLE
         return child.outputs.outcome(None if timed_out else code)
 
     def _limit(self, first: int, command: Command) -> None:
-        """Set what may be used, by the process that will become the command's parent."""
+        """Set resource limits on the process that will become the command's parent."""
         for name, value in (self.context.settings.limits() | dict(command.limits)).items():
             kind: int = getattr(resource, f"RLIMIT_{name}")
             most = resource.prlimit(first, kind)[1]
@@ -167,24 +167,24 @@ class Bubblewrap(msgspec.Struct, frozen=True):
     def _options(
         self, command: Command, mounts: Sequence[Mount], status: int, gate: int, filter_: int
     ) -> Iterator[str]:
-        # Not --unshare-all: it asks for a namespace of cgroups, which a hardened unit forbids.
+        # Not --unshare-all: it needs a cgroup namespace, which a hardened unit forbids.
         for kind in ("user", "pid", "ipc", "uts", *(() if command.network else ("net",))):
             yield f"--unshare-{kind}"
         if self.disable_userns:
             yield "--disable-userns"
         yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
-        # Not --hostname: hardened units deny sethostname, also within a namespace of its own.
+        # Not --hostname: hardened units deny sethostname, even in a new namespace.
         yield from ("--uid", _ID, "--gid", _ID)
         yield from self._system(command.network)
         size = str(self.context.settings.tmp * MEGABYTE)
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
         for mount in mounts:
-            yield from _mounted(mount, writable=command.writable)
+            yield from _mount_options(mount, writable=command.writable)
         for path, writable in command.shown.items():
             yield from ("--bind" if writable else "--ro-bind", path, path)
         for mount in mounts:
-            if mount.kind == "hidden folder":  # now that covers are in it
+            if mount.kind == "hidden folder":  # after its covers are mounted
                 yield from ("--remount-ro", mount.place)
         yield from ("--remount-ro", "/", "--chdir", WORKSPACE)
         for name, value in environment(command.environment, home=WORKSPACE).items():
@@ -200,13 +200,13 @@ class Bubblewrap(msgspec.Struct, frozen=True):
                 yield from ("--ro-bind", path, path)
         yield from ("--ro-bind", str(made_files(self.context.state)), "/etc/elwood")
         for name in (*MADE_ETC, GIT_CONFIG):
-            if not (network and name == "nsswitch.conf"):  # the default of libc asks DNS, too
+            if not (network and name == "nsswitch.conf"):  # libc's default also uses DNS
                 yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
         if network:
             yield from ("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
 
 
-def _mounted(mount: Mount, *, writable: bool) -> Iterator[str]:
+def _mount_options(mount: Mount, *, writable: bool) -> Iterator[str]:
     match mount.kind:
         case "shared":
             yield from ("--bind-try" if writable else "--ro-bind-try", mount.source, mount.place)
@@ -218,8 +218,8 @@ def _mounted(mount: Mount, *, writable: bool) -> Iterator[str]:
             yield from ("--tmpfs", mount.place)
 
 
-def _written(secrets: Mapping[str, str]) -> int:
-    """Write options that set *secrets* into a file without a name; return its descriptor."""
+def _write_secrets(secrets: Mapping[str, str]) -> int:
+    """Write options that set *secrets* to an anonymous file; return its descriptor."""
     words = (word for pair in secrets.items() for word in ("--setenv", *pair))
     fd = os.memfd_create("secrets")
     with open(fd, "wb", closefd=False) as file:
@@ -228,5 +228,5 @@ def _written(secrets: Mapping[str, str]) -> int:
     return fd
 
 
-def _read(line: bytes) -> _Status:
+def _parse_status(line: bytes) -> _Status:
     return msgspec.json.decode(line, type=_Status) if line else _Status()

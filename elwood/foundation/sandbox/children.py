@@ -1,11 +1,11 @@
-"""Child processes under Trio: started on its thread, read without end, and never left behind.
+"""Child processes under Trio: started on its thread, with bounded output, and never left behind.
 
-Trio's own `run_process` forks in a worker thread.  The signal that a child asks for on its parent's
-death (PR_SET_PDEATHSIG) comes when that *thread* ends, and idle ones end after ten seconds: hence
+Trio's own `run_process` forks in a worker thread.  A child's parent-death signal
+(PR_SET_PDEATHSIG) is sent when that *thread* ends, and idle threads end after ten seconds: hence
 `subprocess.Popen` here, which blocks the loop for well under a millisecond.
 
-What a killed Elwood left behind is ended by the next one: each program that holds a command bears a
-title by which it is known.
+The next Elwood ends the commands that a killed one left: each program that holds a command has a
+recognizable title.
 """
 
 import os
@@ -32,8 +32,8 @@ from elwood.foundation.sandbox.command import (
 )
 
 
-class Kept:
-    """Of all bytes added, the first and the last, together *limit* of them."""
+class HeadTailBuffer:
+    """Keep the first and last bytes, at most *limit* in total."""
 
     def __init__(self, limit: int) -> None:
         self._head = bytearray()
@@ -43,7 +43,7 @@ class Kept:
         self._dropped = 0
 
     def add(self, data: bytes) -> None:
-        """Take *data* as what comes next."""
+        """Append *data*."""
         free = self._room - len(self._head)
         self._head += data[:free]
         self._tail += data[free:]
@@ -52,7 +52,7 @@ class Kept:
 
     @property
     def cut(self) -> int:
-        """How many bytes were left out."""
+        """Number of dropped bytes."""
         return self._dropped + max(0, len(self._tail) - self._keep)
 
     def value(self) -> bytes:
@@ -68,14 +68,14 @@ class Kept:
 
 
 class Outputs:
-    """What *command* writes: of both streams together, or of each, head and tail."""
+    """The output of *command*: head and tail of both streams together, or of each."""
 
     def __init__(self, command: Command) -> None:
-        self.output = Kept(command.limit)
-        self.errors = self.output if command.merge else Kept(command.limit)
+        self.output = HeadTailBuffer(command.limit)
+        self.errors = self.output if command.merge else HeadTailBuffer(command.limit)
 
     def outcome(self, code: int | None) -> CommandOutcome:
-        """Say what the command came to, which ended with *code*; None: it had no time left."""
+        """Build the outcome of a command with exit code *code*; None means a timeout."""
         errors = b"" if self.errors is self.output else self.errors.value()
         output = self.output.value()
         return CommandOutcome(code, output, self.output.cut, errors)
@@ -83,29 +83,29 @@ class Outputs:
 
 # Seconds until a sandbox must be ready for its command.
 SET_UP = 10.0
-# Seconds between asking a command to end (SIGTERM) and ending it (SIGKILL).
+# Seconds between SIGTERM and SIGKILL.
 GRACE = 2.0
-# Seconds after SIGKILL until nothing is left; only a process that hangs in the kernel takes longer.
+# Seconds after SIGKILL until all processes are gone; only a kernel hang takes longer.
 GONE = 5.0
 # Bytes of one read from a pipe.
 _CHUNK = 1 << 16
 
 
 class Leash(Protocol):
-    """How a rung ends what it started."""
+    """Ends the processes of a command, in the way of its backend."""
 
     def ask(self) -> None:
-        """Ask the command to end."""
+        """Request the command to end."""
 
     def force(self) -> None:
-        """End everything that belongs to the command; also after it ended by itself."""
+        """Kill all processes of the command; also after it has ended."""
 
     async def gone(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until all of its processes are gone."""
 
 
 class ChildProcess:
-    """One started program, as the leader of a session of its own, with no environment.
+    """A started program, the leader of a new session, with an empty environment.
 
     Raises SandboxFailed if *program* does not start.
     """
@@ -146,7 +146,7 @@ class ChildProcess:
 
     @property
     def code(self) -> int | None:
-        """Its exit code as a shell says it, if it has ended."""
+        """Exit code in the convention of shells, or None while it runs."""
         code = self._popen.poll()
         return BY_SIGNAL - code if code is not None and code < 0 else code
 
@@ -159,7 +159,7 @@ class ChildProcess:
             await trio.lowlevel.wait_readable(self._pidfd)
 
     async def work(self) -> None:
-        """Feed it and take its output until it has ended."""
+        """Write its input and read its output until it has ended."""
         async with trio.open_nursery() as nursery:
             if self._popen.stdin is not None and not self._popen.stdin.closed:
                 nursery.start_soon(self._feed, self._popen.stdin)
@@ -169,7 +169,7 @@ class ChildProcess:
             nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
-        """Take what still is in the pipes; it need not end, for a writer may have escaped."""
+        """Read the rest of the pipes, bounded, because an escaped process may still write."""
         for fd, kept in self._pipes.items():
             left = fcntl(fd, F_GETPIPE_SZ)
             with suppress(BlockingIOError):
@@ -185,14 +185,14 @@ class ChildProcess:
 
     async def _feed(self, stdin: IO[bytes]) -> None:
         os.set_blocking(stdin.fileno(), False)
-        with suppress(BrokenPipeError):  # it does not want to read all of it
+        with suppress(BrokenPipeError):  # it does not read all of its input
             while self._unread:
                 await trio.lowlevel.wait_writable(stdin.fileno())
                 self._unread = self._unread[os.write(stdin.fileno(), self._unread) :]
         stdin.close()
 
 
-async def _pump(fd: int, kept: Kept) -> None:
+async def _pump(fd: int, kept: HeadTailBuffer) -> None:
     while True:
         await trio.lowlevel.wait_readable(fd)
         if not (data := os.read(fd, _CHUNK)):
@@ -200,23 +200,23 @@ async def _pump(fd: int, kept: Kept) -> None:
         kept.add(data)
 
 
-async def attend(
+async def supervise(
     rung: Rung,
     child: ChildProcess,
     leash: Leash,
     seconds: float,
     begin: Callable[[], Awaitable[None]],
 ) -> bool:
-    """See *child* through from *begin* to its end; return whether its *seconds* were too few.
+    """Run *child* from *begin* to its end; return True if it timed out after *seconds*.
 
-    Nothing of it is alive when this returns, raises or is cancelled.  Raises SandboxFailed.
+    All its processes are gone when this returns, raises or is cancelled.  Raises SandboxFailed.
     """
     timed_out = True
     try:
         with trio.move_on_after(SET_UP) as set_up:
             try:
                 await begin()
-            except OSError as error:  # a full disk, or it died just now
+            except OSError as error:  # a full disk, or it died
                 raise SandboxFailed(rung, f"cannot begin: {error}") from error
         if set_up.cancelled_caught:
             raise SandboxFailed(rung, f"was not ready after {SET_UP:.0f} s")
@@ -239,23 +239,23 @@ async def attend(
     return timed_out
 
 
-# --- what a killed Elwood left behind -------------------------------------------------------------
+# --- orphans of a killed Elwood -------------------------------------------------------------------
 
 
 def title(state: Path) -> str:
-    """Give the word by which programs are known that hold commands for the Elwood of *state*."""
+    """Return the title of programs that hold commands for the Elwood of *state*."""
     return f"elwood-sandbox {state}"
 
 
 def temporary(state: Path) -> Path:
-    """Name the folder in *state* for temporary files of commands."""
+    """Return the folder in *state* for temporary files of commands."""
     return state / "running"
 
 
 def reap(state: Path) -> int:
-    """End the commands that an Elwood before this one left; say how many processes held them.
+    """Kill the commands that a previous Elwood left; return the number of processes holding them.
 
-    For the start of Elwood, before anything else is started; blocks until they are gone.
+    Call it at the start, before any other process; it blocks until they are gone.
     """
     left = holders(state)
     if left:
@@ -265,13 +265,13 @@ def reap(state: Path) -> int:
 
 
 def holders(state: Path) -> set[int]:
-    """List what holds commands for the Elwood of *state*, by process id."""
+    """Return the ids of processes that hold commands for the Elwood of *state*."""
     ours = title(state.resolve()).encode()
     return {process.pid for process in processes() if ours in _words(process.pid)[:_TITLED]}
 
 
-# The title is the first word of a bwrap, which we may name, and the fourth of a launcher: Python
-# finds its library by its own name.
+# The title is argv[0] of bwrap, and the fourth word of a launcher: Python needs its own name in
+# argv[0] to find its library.
 _TITLED = 4
 
 
@@ -283,9 +283,9 @@ def _words(pid: int) -> list[bytes]:
 
 
 def kill_family(roots: set[int]) -> None:
-    """Kill *roots*, their descendants, and all in the sessions they lead; wait until they are gone.
+    """Kill *roots*, their descendants and the sessions they lead; wait until they are gone.
 
-    They are stopped first, so that none of them gets away by forking.
+    They are stopped first, so that none can escape by forking.
     """
     stopped: dict[int, int] = {}
     try:
@@ -314,16 +314,16 @@ def _wait_until_gone(pidfds: Iterable[int]) -> None:
 
 
 def family(roots: set[int]) -> set[int]:
-    """List *roots*, their descendants, and all in the sessions they lead."""
-    everybody = processes()
-    found = {p.pid for p in everybody if p.pid in roots or p.session in roots}
-    while more := {p.pid for p in everybody if p.parent in found} - found:
+    """Return the ids of *roots*, their descendants, and members of the sessions they lead."""
+    running = processes()
+    found = {p.pid for p in running if p.pid in roots or p.session in roots}
+    while more := {p.pid for p in running if p.parent in found} - found:
         found |= more
     return found
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process by `/proc/<pid>/stat`."""
+    """A process, read from `/proc/<pid>/stat`."""
 
     pid: int
     parent: int
@@ -331,18 +331,18 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def processes() -> list[Process]:
-    """List the processes of the machine, as far as we can see them."""
+    """List the processes that are visible to us."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [process for pid in pids if (process := look(pid)) is not None]
 
 
 def look(pid: int) -> Process | None:
-    """Look at the process *pid*; None if there is none, or only what is left of one."""
+    """Read the process *pid*; return None if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:  # gone, or hidden from us
         return None
-    # The name of the program, in brackets, may hold anything.
+    # The program name, in brackets, may contain anything.
     fields = text[text.rindex(b")") + 2 :].split()
     if fields[0] in (b"Z", b"X"):
         return None

@@ -1,4 +1,4 @@
-"""What is run in the workspace, what comes of it, and who can do it."""
+"""Commands in the workspace, their outcomes, and the interface of sandbox backends."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
 
-# As shells say it: the program was found and cannot be run; there is no such program; and what is
-# added to the number of the signal that ended a program.
+# Exit codes of shells: the program cannot be run; it was not found; base to which the number of
+# the fatal signal is added.
 NOT_RUNNABLE = 126
 NOT_FOUND = 127
 BY_SIGNAL = 128
 
 
 class NoSandbox(Exception):
-    """No commands can be run here; *why* tells the owner what to install or to configure."""
+    """No commands can be run here; *why* tells the owner what to install or configure."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -29,7 +29,7 @@ class NoSandbox(Exception):
 
 
 class SandboxFailed(Exception):
-    """The sandbox broke, not the command; whether the command did something is not known."""
+    """The sandbox failed, not the command; the command may have done part of its work."""
 
     def __init__(self, rung: Rung, why: str) -> None:
         super().__init__(f"{rung}: {why}")
@@ -52,50 +52,50 @@ def _is_environment(_: object, __: object, given: Mapping[str, str]) -> None:
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """One program to run in the workspace, for at most *timeout* seconds.
+    """A program to run in the workspace; a server is a command with *streams*."""
 
-    The rung finds the program by its PATH; there is no shell unless *argv* names one.  Without
-    *stdin* it reads ``/dev/null``.  Of the output at most *limit* bytes are kept.  *environment*
-    is added to the minimal one and can be seen by others on the machine: never secrets.
-
-    With *merge* stderr goes where stdout goes, in the order of writing; else it is kept apart, as
-    a pipeline needs it.
-
-    A server is a command whose stdin, stdout and stderr are the far ends of *streams*, which are
-    given away when it starts.  *network* lets it reach what this machine reaches; *shown* are
-    folders of this machine that it sees where they are, and writes where that is True; *limits*
-    take the place of those of the settings; *secrets* are variables that nobody else can see.
-    *started* is told its process.  Of the folders that the owner mounted it sees those at *mounts*.
-    """
-
+    # The backend searches its PATH; there is no shell unless argv names one.
     argv: tuple[str, ...] = attrs.field(validator=_is_argv)
+    # Empty: it reads /dev/null.
     stdin: bytes = b""
+    # Seconds.
     timeout: float
+    # Maximum bytes of output that are kept.
     limit: int = 200_000
+    # Whether it may write to the workspace.
     writable: bool = True
+    # Added to the minimal environment.  Visible to others on the machine: never secrets.
     environment: Mapping[str, str] = attrs.field(factory=dict, validator=_is_environment)
+    # Merge stderr into stdout, in order; otherwise it is kept apart, as a pipeline needs it.
     merge: bool = True
+    # stdin, stdout and stderr of a server; the child's ends are closed here when it starts.
     streams: "Sequence[Pipe]" = ()
+    # Allow the network of this machine.
     network: bool = False
+    # Folders of this machine, visible at their own paths; True: writable.
     shown: Mapping[str, bool] = attrs.field(factory=dict)
+    # Override the limits of the settings.
     limits: Mapping[str, int] = attrs.field(factory=dict)
+    # Environment variables that are hidden from others on the machine.
     secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=_is_environment)
+    # Called with the process id.
     started: Callable[[int], object] = lambda pid: None
+    # Places of the owner's mounts that it sees.
     mounts: Collection[str] = ()
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """What a command came to.
+    """The result of a command."""
 
-    *code* is its exit code, 128 and the signal if one ended it, None if we did.  *cut* counts the
-    bytes left out of *output*, where a line says so.  *errors* is stderr, if it was kept apart.
-    *note* tells its reader what the sandbox kept from it.
-    """
-
+    # Exit code, 128 plus the signal that ended it, or None after a timeout.
     code: int | None
+    # A line marks omitted bytes.
     output: bytes
+    # Number of bytes omitted from the output.
     cut: int = 0
+    # stderr, if not merged.
     errors: bytes = b""
+    # What the sandbox hid from the command, for the reader of the output.
     note: str = ""
 
     @property
@@ -104,24 +104,24 @@ class CommandOutcome(msgspec.Struct, frozen=True):
 
 
 class Executor(Protocol):
-    """A rung of the ladder that was found to work."""
+    """A sandbox backend that passed its self-test."""
 
     @property
     def rung(self) -> Rung:
-        """Which one."""
+        """Kind of the backend."""
 
     def place(self, path: Path) -> str | None:
-        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
+        """Return the path at which commands see *path*, or None.  Blocks."""
 
     async def run(self, command: Command) -> CommandOutcome:
-        """Run *command*; nothing of it is alive when this returns or is cancelled.
+        """Run *command*; all its processes are gone when this returns or is cancelled.
 
         Raises SandboxFailed.
         """
 
 
-# What git must be run with, and nothing else of ours: no configuration but the repository's, and no
-# fetching of objects that are missing, which runs what the repository names as its server.
+# Required environment of git: only the repository's own configuration, and no fetching of missing
+# objects, which would run a program that the repository names as its server.
 GIT_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         "GIT_CONFIG_GLOBAL": "/dev/null",

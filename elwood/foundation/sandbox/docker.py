@@ -1,7 +1,7 @@
-"""The third rung: a container of an engine, whose socket the owner gives us: as good as root.
+"""The Docker backend: a container engine, whose socket (equivalent to root) the owner configures.
 
-Each command has a container of its own, without network, which ends with it.  Packages cannot be
-installed in it: what commands need must be in the image.
+Each command has its own container, without network, which ends with it.  Packages cannot be
+installed in it: the image must contain everything that commands need.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ from elwood.foundation.sandbox.layout import (
 )
 from elwood.foundation.sandbox.settings import MEGABYTE
 
-# Seconds that `timeout` in the container gives a command between TERM and KILL; it works also when
-# we die.  It exits with one of these codes if it had to.
+# Seconds between TERM and KILL of `timeout` in the container, which works even if Elwood dies; and
+# its exit codes after a timeout.
 _KILL_AFTER = 2
 _LATE = (124, 137)
-# Seconds for an engine to answer, beyond those of the command; images are not pulled by us.
+# Seconds for the engine to respond, in addition to the command's; Elwood does not pull images.
 _ANSWER = 30.0
-# User and group where the workspace is root's.  The group must be said, or it is 0.
+# User and group if root owns the workspace.  The group must be explicit, or it is 0.
 _PLAIN_ID = 1000
 _STDERR = 2
 
@@ -50,9 +50,9 @@ class _Ended(msgspec.Struct):
 
 
 class Docker:
-    """Runs commands in containers that bear the label of the state folder.
+    """Run commands in containers labelled with the state folder.
 
-    *shown* are folders that the containers see where they are.
+    *shown* are folders that containers see at their own paths.
     """
 
     rung: Rung = "docker"
@@ -72,13 +72,13 @@ class Docker:
         if command.streams:
             raise SandboxFailed(self.rung, "servers do not run in a container; take another rung")
         layout = await self._context.layout(command.mounts)
-        body = await self._context.blocking(lambda: self._wanted(command, layout.mounts))
+        body = await self._context.blocking(lambda: self._request_body(command, layout.mounts))
         name = f"elwood-{uuid4().hex}"
         try:
             try:
                 with trio.fail_after(command.timeout + _ANSWER):
                     await self._engine.request("POST", f"/containers/create?name={name}", body)
-                    outcome = await self._attended(f"/containers/{name}", command)
+                    outcome = await self._attach(f"/containers/{name}", command)
             finally:
                 with trio.move_on_after(_ANSWER, shield=True):
                     await self._remove(name)
@@ -89,7 +89,7 @@ class Docker:
         return msgspec.structs.replace(outcome, note=layout.note)
 
     async def remove_orphans(self) -> None:
-        """Remove all containers that a process with this state made.  Raises EngineFailed."""
+        """Remove all containers created with this state folder.  Raises EngineFailed."""
         label = quote(msgspec.json.encode({"label": [self._label]}))
         found = await self._engine.request("GET", f"/containers/json?all=true&filters={label}")
         for container in msgspec.json.decode(found, type=list[_Id]):
@@ -102,20 +102,20 @@ class Docker:
             if error.status != 404:
                 raise
 
-    async def _attended(self, path: str, command: Command) -> CommandOutcome:
+    async def _attach(self, path: str, command: Command) -> CommandOutcome:
         outputs = Outputs(command)
         began = trio.current_time()
         query = "stream=true&stdin=true&stdout=true&stderr=true"
         attach = self._engine.exchange("POST", f"{path}/attach?{query}", b"", _UPGRADE)
         async with attach as streams:
             await self._engine.request("POST", f"{path}/start")
-            await _flow(streams, command.stdin, outputs)
+            await _exchange_streams(streams, command.stdin, outputs)
         ended = await self._engine.request("POST", f"{path}/wait")
         code = msgspec.json.decode(ended, type=_Ended).code
         is_late = trio.current_time() - began >= command.timeout and code in _LATE
         return outputs.outcome(None if is_late else code)
 
-    def _wanted(self, command: Command, mounts: list[Mount]) -> dict[str, object]:
+    def _request_body(self, command: Command, mounts: list[Mount]) -> dict[str, object]:
         owner = os.stat(self._context.workspace)
         user = (owner.st_uid, owner.st_gid or _PLAIN_ID) if owner.st_uid else (_PLAIN_ID,) * 2
         limits = self._context.settings.limits()
@@ -155,12 +155,12 @@ class Docker:
                     for name in ("DATA", "FSIZE", "CORE")
                 ],
                 "Tmpfs": {"/tmp": f"size={tmp},mode=1777"},
-                "Mounts": [_mounted(mount, command) for mount in (*mounts, *shown)],
+                "Mounts": [_mount_options(mount, command) for mount in (*mounts, *shown)],
             },
         }
 
 
-def _mounted(mount: Mount, command: Command) -> dict[str, object]:
+def _mount_options(mount: Mount, command: Command) -> dict[str, object]:
     made = {"Target": mount.place, "ReadOnly": not (mount.kind == "shared" and command.writable)}
     if mount.kind == "hidden folder":
         return made | {"Type": "tmpfs"}
@@ -168,18 +168,18 @@ def _mounted(mount: Mount, command: Command) -> dict[str, object]:
 
 
 # --- a few requests to the engine, over its Unix socket -------------------------------------------
-# Docker's API in version 1.41, which podman's service speaks too.
+# Docker's API in version 1.41, which podman also supports.
 
 _API = "http://engine/v1.41"
-# Bytes of a body that an engine may answer with.
+# Maximum bytes of a response body.
 _MAX_BODY = 8 << 20
-# Of a frame of output: one byte of kind, three of nothing, four of length.
+# Bytes of a frame header: one of kind, three unused, four of length.
 _FRAME = 8
 _UPGRADE = {"connection": "Upgrade", "upgrade": "tcp"}
 
 
 class EngineFailed(Exception):
-    """The engine cannot be reached, or refuses; *status* is that of its answer, 0 without one."""
+    """The engine is unreachable or refuses; *status* is that of its response, or 0."""
 
     def __init__(self, why: str, status: int = 0) -> None:
         super().__init__(why)
@@ -210,29 +210,29 @@ class Engine:
                 method, _API + path, data, headers=headers, read_timeout=math.inf
             ) as answer:
                 if answer.status >= 400:
-                    said = (await answer.read(_MAX_BODY)).decode(errors="replace").strip()
-                    why = f"the engine says {answer.status}: {said[:500]}"
+                    text = (await answer.read(_MAX_BODY)).decode(errors="replace").strip()
+                    why = f"the engine says {answer.status}: {text[:500]}"
                     raise EngineFailed(why, answer.status)
                 yield answer
         except (Unreachable, Interrupted) as error:
             raise EngineFailed(f"{self._socket}: {error.why}") from error
 
 
-async def _flow(streams: Exchange, stdin: bytes, outputs: Outputs) -> None:
-    """Feed a container, and take its output until it ends.  Raises EngineFailed."""
+async def _exchange_streams(streams: Exchange, stdin: bytes, outputs: Outputs) -> None:
+    """Send the input of a container, and read its output to the end.  Raises EngineFailed."""
     is_whole = False
     async with trio.open_nursery() as feeding:
         if stdin:
             feeding.start_soon(streams.feed, stdin)
-        with suppress(Interrupted):  # told as all failures of the engine, and not out of a nursery
-            is_whole = await _take(streams, outputs)
+        with suppress(Interrupted):  # raised below as EngineFailed, outside the nursery
+            is_whole = await _read_frames(streams, outputs)
         feeding.cancel_scope.cancel()
     if not is_whole:
         raise EngineFailed("the engine broke off the output")
 
 
-async def _take(streams: Exchange, outputs: Outputs) -> bool:
-    """Take the output apart; tell whether it ended at the end of a frame."""
+async def _read_frames(streams: Exchange, outputs: Outputs) -> bool:
+    """Read the frames of the output; return True if it ended at the end of a frame."""
     buffer = bytearray()
     kind = left = 0
     async for piece in streams:

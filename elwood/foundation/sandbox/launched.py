@@ -1,7 +1,7 @@
-"""The two rungs without namespaces, Landlock and none at all: a launcher stays with the command.
+"""The backends without namespaces: Landlock, and no sandbox.  A launcher supervises the command.
 
-With Landlock and a filter of system calls files outside are not read or written and there are no
-sockets.  What it cannot do stays open, and `OPEN` says it.
+Landlock and a system call filter forbid files outside, and sockets.  `OPEN` lists what remains
+possible.
 """
 
 import marshal
@@ -18,39 +18,45 @@ import msgspec
 import trio
 
 from elwood.foundation.sandbox import launcher, seccomp
-from elwood.foundation.sandbox.children import ChildProcess, attend, kill_family, temporary, title
+from elwood.foundation.sandbox.children import (
+    ChildProcess,
+    kill_family,
+    supervise,
+    temporary,
+    title,
+)
 from elwood.foundation.sandbox.command import Command, CommandOutcome, SandboxFailed
 from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, SandboxContext, environment
 from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 
-# Of marshal's format; all Pythons since 2.5 read it.
+# Version of the marshal format; all Pythons since 2.5 read it.
 _MARSHAL = 2
 
 
 class _Monitor:
-    """The leash of a launcher: the pipe whose end it waits for."""
+    """Ends a launcher by closing the pipe that it reads."""
 
     def __init__(self, child: ChildProcess, life: Pipe) -> None:
         self._child = child
         self._life = life
 
     def ask(self) -> None:
-        """Let the launcher ask the command to end."""
+        """Make the launcher send SIGTERM to the command."""
         self._child.signal(signal.SIGTERM)
 
     def force(self) -> None:
-        """Let the launcher kill everything and end."""
+        """Make the launcher kill everything and exit."""
         self._life.hang_up()
 
     async def gone(self) -> None:
-        """Wait for the launcher, which ends as the last."""
+        """Wait for the launcher, which ends last."""
         await self._child.ended()
 
 
-# Landlock of this version keeps signals from leaving (Linux 6.12).
+# The first Landlock version that confines signals (Linux 6.12).
 _SCOPES_SIGNALS = 6
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# For the owner: rights to files are only ever given, so the workspace is one piece.
+# Shown to the owner.  Landlock can only grant access, so no file in the workspace can be excluded.
 OPEN = (
     "commands can change instruction files and .git/hooks, and read secret files, in the workspace",
     "commands can read secret files in folders with skills (skills.folders)",
@@ -61,7 +67,7 @@ NO_SIGNAL_SCOPE = "commands can send signals to other processes of this user (ne
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock that this kernel has; 0 if there is none for us."""
+    """Return the kernel's Landlock version, or 0 if it is unavailable."""
     try:
         return launcher.version()
     except OSError:
@@ -69,14 +75,14 @@ def landlock_version() -> int:
 
 
 def open_with_landlock(abi: int) -> tuple[str, ...]:
-    """Say what stays open with Landlock of version *abi*."""
+    """List what remains possible with Landlock version *abi*."""
     return OPEN if abi >= _SCOPES_SIGNALS else (*OPEN, NO_SIGNAL_SCOPE)
 
 
 class Launched(msgspec.Struct, frozen=True):
-    """Runs commands in the workspace under its own name, with limits and a launcher that ends them.
+    """Run commands in the workspace at its real path, with limits and a launcher that ends them.
 
-    The rung "direct" has no walls.
+    The backend "direct" does not confine them.
     """
 
     context: SandboxContext
@@ -88,7 +94,7 @@ class Launched(msgspec.Struct, frozen=True):
         return self.context.place(path, moved=False)
 
     async def run(self, command: Command) -> CommandOutcome:
-        """Run *command*; without walls its *writable* is not heeded.  Raises SandboxFailed."""
+        """Run *command*; "direct" ignores its *writable*.  Raises SandboxFailed."""
         if command.network and self.rung == "landlock":
             raise SandboxFailed(self.rung, "it has no network to give; take another sandbox")
         context = self.context
@@ -109,7 +115,7 @@ class Launched(msgspec.Struct, frozen=True):
         lent = await context.blocking(context.present)
         given = {"TMPDIR": str(tmp)} | dict(command.environment) | dict(command.secrets)
         if self.rung == "landlock":
-            given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
+            given["GIT_CONFIG_NOSYSTEM"] = "1"  # git fails if it may not read that file
         todo = marshal.dumps(
             {
                 "argv": list(command.argv),
@@ -128,31 +134,31 @@ class Launched(msgspec.Struct, frozen=True):
             child = ChildProcess(self.rung, sys.executable, argv, command, keep)
             life.give()
             status.give()
-            timed_out = await attend(
+            timed_out = await supervise(
                 self.rung,
                 child,
                 _Monitor(child, life),
                 command.timeout,
                 lambda: life.write(launcher.LENGTH.pack(len(todo)) + todo),
             )
-            said = await status.read_line()
+            result = await status.read_line()
             if child.code != 0:
-                # Killed from within, so what it watched over may live.
+                # The command killed the launcher, so its processes may still run.
                 await context.blocking(lambda: kill_family({child.pid}))
         if timed_out:
             return child.outputs.outcome(None)
-        how, _, what = said.decode(errors="replace").strip().partition(" ")
+        how, _, what = result.decode(errors="replace").strip().partition(" ")
         if how != "exit":
             raise SandboxFailed(self.rung, f"the launcher: {what or 'was killed'}")
         return child.outputs.outcome(int(what))
 
     def _walls(self, command: Command, tmp: Path, lent: Sequence[Lent]) -> dict[str, object] | None:
-        """Say what a command may read and write, and filter its system calls."""
+        """Return the paths that a command may read and write, and its system call filter."""
         if self.rung == "direct":
             return None
         workspace = str(self.context.workspace)
         write = [*_DEVICES, str(tmp), *([workspace] if command.writable else [])]
-        # No sockets at all: there is no network namespace to keep them in.
+        # No sockets at all, because there is no network namespace to confine them.
         filter_ = seccomp.program(())
         write += (path for path, writable in command.shown.items() if writable)
         read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent), *command.shown]

@@ -1,11 +1,11 @@
-"""Runs one command, confined by Landlock if asked for, and ends all that comes of it.
+"""Run one command, confined by Landlock on request, and end all its processes.
 
-A program of its own, started by `python3 -IS` with the numbers of two pipes: from the first it
-reads what to do, as marshal writes it; that pipe's end means that Elwood is done with the
+A separate program, started by `python3 -IS` with the numbers of two pipes.  From the first it
+reads the request, in marshal format; the end of that pipe means that Elwood is done with the
 command, or dead, and then everything is killed.  To the second it writes the exit code.  It stays
-outside the walls and adopts what its descendants leave behind, so that nothing gets away.
+unconfined and adopts orphaned descendants, so that no process escapes.
 
-Every import is paid for by every command: json, typing and contextlib would double its start.
+Every command pays for every import: json, typing and contextlib would double the start time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
-# From linux/landlock.h; the numbers of the calls are the same on every architecture.
+# From linux/landlock.h; the call numbers are the same on every architecture.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 GET_VERSION, PATH_BENEATH = 1, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -39,7 +39,7 @@ REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 READING = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
-# Goes before what we are told, and says how many bytes that is.
+# Header of the request: its length in bytes.
 LENGTH = struct.Struct("=I")
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -47,11 +47,11 @@ libc.syscall.restype = ctypes.c_long
 
 
 def rights_of(abi: int) -> int:
-    """Return all rights to files that Landlock of version *abi* knows."""
+    """Return all file rights of Landlock version *abi*."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
 
 
-def call(*arguments: Any) -> int:  # whatever C takes
+def call(*arguments: Any) -> int:  # any C type
     result = int(libc.syscall(*arguments))
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -65,7 +65,7 @@ def prctl(option: int, *arguments: Any) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up the rights of root, for this process and all that come of it."""
+    """Drop all capabilities, for this process and its descendants."""
     for capability in range(CAPABILITIES):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -74,18 +74,18 @@ def drop_capabilities() -> None:
                 raise
     header, has = struct.pack("=Ii", CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(24)
     if libc.capget(header, has) == 0 and not any(has.raw):
-        return  # a strict unit denies capset, but has taken all of them, too
+        return  # a strict unit denies capset, but has dropped all of them already
     if libc.capset(header, bytes(24)) != 0:
         raise OSError(ctypes.get_errno(), "capset")
 
 
 def version() -> int:
-    """Return the version of Landlock that this kernel offers us."""
+    """Return the kernel's Landlock version."""
     return call(CREATE_RULESET, None, ctypes.c_size_t(0), GET_VERSION)
 
 
 def restrict(read: list[str], write: list[str]) -> None:
-    """Forbid all files but those beneath *read* and *write*, for good."""
+    """Permanently forbid all files except those beneath *read* and *write*."""
     abi = version()
     rights = rights_of(abi)
     network = 3 if abi >= 4 else 0  # bind and connect by TCP
@@ -121,14 +121,14 @@ def limit(limits: dict[str, int]) -> None:
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         most = resource.getrlimit(kind)[1]
-        if name == "NPROC" and os.getuid() != 0:  # of root they are not counted
-            value += tasks_of_user()  # all of the user's are, not those of the command only
+        if name == "NPROC" and os.getuid() != 0:  # the kernel does not limit root
+            value += tasks_of_user()  # the limit counts all tasks of the user
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(kind, (value, value))
 
 
 def stat(pid: int) -> list[bytes]:
-    """Return the fields of `/proc/<pid>/stat` from the third on; none if it is gone."""
+    """Return the fields of `/proc/<pid>/stat` from the third on, or []."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -161,7 +161,7 @@ def descendants() -> set[int]:
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal, to a group if *pid* is negative; whoever is gone does not need it."""
+    """Send a signal, to a group if *pid* is negative; ignore missing processes."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -169,7 +169,7 @@ def send(pid: int, number: int) -> None:
 
 
 def kill_all() -> None:
-    """Kill and bury every descendant; whoever loses a parent becomes our child."""
+    """Kill and reap every descendant; orphans become our children."""
     try:
         while True:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
@@ -181,8 +181,8 @@ def kill_all() -> None:
         return
 
 
-def become(todo: dict[str, Any], monitor: int) -> int:  # Any: as it was told
-    """Become the command; return an exit code if there is no such program."""
+def become(todo: dict[str, Any], monitor: int) -> int:  # Any: decoded by marshal
+    """Execute the command in this process; return an exit code if that fails."""
     os.setpgid(0, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != monitor:
@@ -197,14 +197,14 @@ def become(todo: dict[str, Any], monitor: int) -> int:  # Any: as it was told
         drop_capabilities()
         restrict(walls["read"], walls["write"])
         filter_calls(walls["filter"])
-    # From here on it is the command's own failure; and nothing can be imported any more.
+    # From here on errors are the command's own, and imports are impossible.
     error = execute(todo["argv"], todo["environment"])
     os.write(2, f"elwood: {todo['argv'][0]}: {error.strerror}\n".encode(errors="replace"))
     return 127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126
 
 
 def execute(argv: list[str], environment: dict[str, str]) -> OSError:
-    """Become the program, searched for as execvp does; return only why that failed."""
+    """Execute the program, searched as by execvp; return only the error."""
     folders = [""] if "/" in argv[0] else environment["PATH"].split(":")
     worst = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     for folder in folders:
@@ -217,16 +217,16 @@ def execute(argv: list[str], environment: dict[str, str]) -> OSError:
 
 
 def main() -> None:
-    life, status = map(int, sys.argv[2:4])  # after a word by which we are known
+    life, status = map(int, sys.argv[2:4])  # after the title
     for fd in (life, status):
         os.set_inheritable(fd, False)
-    told = b""
-    while len(told) < LENGTH.size or len(told) < LENGTH.size + LENGTH.unpack_from(told)[0]:
+    request = b""
+    while len(request) < LENGTH.size or len(request) < LENGTH.size + LENGTH.unpack_from(request)[0]:
         part = os.read(life, 1 << 16)
         if not part:
-            return  # Elwood is dead, or has changed its mind
-        told += part
-    todo = marshal.loads(told[LENGTH.size :])
+            return  # Elwood is dead, or has cancelled
+        request += part
+    todo = marshal.loads(request[LENGTH.size :])
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
@@ -239,7 +239,7 @@ def main() -> None:
         why = "an error in the launcher"
         try:
             os._exit(become(todo, monitor))
-        except (OSError, ValueError) as error:  # no walls, no command
+        except (OSError, ValueError) as error:  # never run the command unconfined
             why = f"{type(error).__name__}: {error}"
         finally:
             os.write(breaks, why.encode(errors="replace"))
@@ -252,7 +252,7 @@ def main() -> None:
 
 
 def watch(command: int, life: int, woken: int) -> int | None:
-    """Wait until *command* has ended, or *life* does."""
+    """Wait until *command* or the pipe *life* ends."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -276,4 +276,4 @@ def watch(command: int, life: int, woken: int) -> int | None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # nothing is left to be put in order
+    os._exit(0)  # no cleanup is needed

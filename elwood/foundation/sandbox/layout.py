@@ -1,9 +1,8 @@
-"""What a command sees: the system, the workspace but for what is kept from it, and lent folders.
+"""The files that a command sees: the system, the workspace without secrets, and lent folders.
 
-Lent folders lie outside of the workspace and may only be read, unless one is a mount that the owner
-lets be written.  They are named by the owner, and resolved once: whatever a link in them says, a
-command finds no more than what lies in them, as each rung leads it by names of its own or forbids
-the rest.
+Lent folders are outside the workspace and read-only, except mounts that the owner made writable.
+The owner names them, and they are resolved once: links in them cannot lead a command elsewhere,
+because each backend mounts them at its own paths or forbids all other files.
 """
 
 import os
@@ -23,19 +22,19 @@ from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.storage.paths import HARMLESS_NAMES, SECRET_NAMES, holds_secrets
 from elwood.foundation.text.lines import escape_names
 
-# Where the workspace is, in the rungs that can put it there.
+# Path of the workspace, in backends that can move it.
 WORKSPACE = "/workspace"
-# Programs and their libraries; links among them stay links.  /nix/store: all of it, as on NixOS
-# everybody can read it anyway.
+# Programs and their libraries; links among them stay links.  /nix/store is world-readable on NixOS,
+# so all of it is visible.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # On NixOS a link to the programs of the machine.
 NIXOS = "/run/current-system"
-# What programs read in /etc, and that tells nothing of this machine; each takes bwrap 0.2 ms.
+# Files in /etc that programs need and that reveal nothing of this machine; each costs bwrap 0.2 ms.
 ETC = (
     "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf", "/etc/static",
 )  # fmt: skip
-# Written for the sandbox: nobody of this machine is in them.
+# Files written for the sandbox, without users of this machine.
 MADE_ETC = {
     "passwd": "root:x:0:0::/:/bin/sh\nelwood:x:1000:1000::/workspace:/bin/sh\n",
     "group": "root:x:0:\nelwood:x:1000:\n",
@@ -51,9 +50,8 @@ def _any_case(name: str) -> str:
 _SECRETS, _HARMLESS = (
     [_any_case(name) for name in names] for names in (SECRET_NAMES, HARMLESS_NAMES)
 )
-# For git: what is hidden is kept out of commits.  A cover cannot be written to; where it stands,
-# what git has in its index is taken for the content.  Of times and sizes git compares those only
-# that a cover has in common with what it covers.
+# Keep hidden files out of git commits.  For a cover, which is not writable, git uses the content in
+# its index.  It compares only those times and sizes that a cover shares with the hidden file.
 GIT_CONFIG = "gitconfig"
 MADE_GIT = {
     GIT_CONFIG: """[core]
@@ -75,31 +73,31 @@ MADE_GIT = {
     ),
     "gitignore": "".join(f"{name}\n" for name in (*_SECRETS, *(f"!{n}" for n in _HARMLESS))),
 }
-# The model's instructions; a command must not write what later turns obey.
+# The model's instructions; commands must not change what later turns obey.
 DOCUMENTS = ("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
 INSTRUCTIONS = (*DOCUMENTS, "skills", ".agents")
-# Bounds of the search for secrets in a folder: seconds, and mounts made of what is found (200 take
-# bwrap a third of a second).  What is nearer to the top is found first.
+# Bounds of the search for secrets in a folder: seconds, and number of mounts (200 take bwrap a
+# third of a second).  The search is breadth-first.
 MAX_SECONDS = 2.0
 MAX_COVERED = 200
-# Bytes of a cover; what is longer gets an empty one, and git takes it for changed.
+# Bytes of a cover; a longer file gets an empty one, and git sees it as changed.
 MAX_COVER = 1 << 20
 _COVER = b"# hidden from commands\n"
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """What a command finds at *place*: *source*, a path of this machine, or nothing to be seen.
+    """A mount in the sandbox."""
 
-    What is "shared" is written as the command may write, and cannot be renamed by it.
-    """
-
+    # "shared" is writable if the command may write, and cannot be renamed by it.
     kind: Literal["shared", "readonly", "hidden file", "hidden folder"]
+    # Path in the sandbox.
     place: str
+    # Path on this machine.
     source: str = "/dev/null"
 
 
 def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
-    """Make the environment of a command: the least that programs expect, and *given*."""
+    """Build the environment of a command: a minimal one, and *given*."""
     folders = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
     if os.path.exists(NIXOS):
         folders.insert(0, f"{NIXOS}/sw/bin")
@@ -108,13 +106,13 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
 
 
 def missing_programs(programs: Iterable[str]) -> list[str]:
-    """List those of *programs* that commands do not find."""
+    """Return the *programs* that commands cannot find."""
     path = environment({}, home="/")["PATH"]
     return [name for name in programs if shutil.which(name, path=path) is None]
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What a command finds where; *note* tells what is kept from it, and what may not be."""
+    """The mounts of a command; *note* lists what is hidden, and what the search may have missed."""
 
     mounts: list[Mount]
     note: str = ""
@@ -126,7 +124,7 @@ def make_instructions(workspace: Path) -> None:
     Blocks.
     """
     for name in INSTRUCTIONS:
-        # Where Elwood cannot write, a command cannot either.
+        # If Elwood cannot write, a command cannot either.
         with suppress(OSError):
             if name in DOCUMENTS:
                 os.close(os.open(workspace / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -146,7 +144,7 @@ def guarded(workspace: Path, place: str = WORKSPACE) -> list[Mount]:
     if git.is_file() and not git.is_symlink():
         readonly.append(".git")
     elif git.is_dir() and not git.is_symlink():
-        # A mount by itself, or another folder could take its place.
+        # A separate mount, so that a command cannot replace the folder.
         found.append(Mount("shared", f"{place}/.git", str(git)))
         readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
     found += (Mount("readonly", f"{place}/{name}", str(workspace / name)) for name in readonly)
@@ -158,13 +156,12 @@ def _is_real(path: Path) -> bool:
 
 
 class Hidden(msgspec.Struct):
-    """The *mounts* that hide what has a name that secrets are kept under, and those *names*.
-
-    *cut* says at which bound the search for more ended; empty if it saw all.
-    """
+    """The mounts that hide files with names typical of secrets."""
 
     mounts: list[Mount] = []
+    # The hidden names.
     names: list[str] = []
+    # The bound at which the search ended, or "" if it is complete.
     cut: str = ""
 
 
@@ -176,11 +173,11 @@ def hidden(
     *,
     dots: bool = True,
 ) -> Hidden:
-    """Hide what in *root*, which is at *place*, has a name that secrets are kept under.
+    """Hide files in *root*, mounted at *place*, with names typical of secrets.
 
-    A folder is empty but for covers of the files in it, or git would see them as deleted.  *covers*
-    is the folder for the files that are seen instead.  Without *dots* folders with a dot before
-    their names are hidden as well, and nothing is in those.  Blocks.
+    A hidden folder contains only covers of its files, because git would see missing files as
+    deleted.  *covers* is the folder of covers.  Without *dots*, folders with names that begin with
+    a dot are also hidden, and empty.  Blocks.
     """
     found = Hidden()
     until = clock() + MAX_SECONDS
@@ -211,11 +208,11 @@ def _is_dotted(entry: "os.DirEntry[str]", *, dots: bool) -> bool:
 
 
 def _entries(root: Path, *, dots: bool) -> Iterator[tuple[str, "os.DirEntry[str]", bool]]:
-    """Walk through *root*, the nearest first: each path, and whether a hidden folder holds it."""
+    """Walk *root* breadth-first: yield each path, and whether it is in a hidden folder."""
     waiting = deque([("", False)])
     while waiting:
         folder, is_hidden = waiting.popleft()
-        # It went away, or we may not look: then a command may not either.
+        # It vanished, or we may not read it: then a command may not either.
         with suppress(OSError), os.scandir(root / folder) as listed:
             for entry in listed:
                 yield f"{folder}{entry.name}", entry, is_hidden
@@ -227,9 +224,9 @@ def _entries(root: Path, *, dots: bool) -> Iterator[tuple[str, "os.DirEntry[str]
 
 
 def _cover(entry: "os.DirEntry[str]", covers: Path) -> str:
-    """Name a file to be seen instead of *entry*, which git cannot tell from it without reading.
+    """Return the path of a cover for *entry*, which git cannot distinguish without reading.
 
-    It is not a device: git stops at one.
+    It is not a device, because git fails on one.
     """
     try:
         like = entry.stat(follow_symlinks=False)
@@ -244,12 +241,12 @@ def _cover(entry: "os.DirEntry[str]", covers: Path) -> str:
             os.utime(made.name, ns=(like.st_mtime_ns, like.st_mtime_ns))
             os.replace(made.name, path)
     except OSError:
-        return "/dev/null"  # better a file that git cannot read than one that is not hidden
+        return "/dev/null"  # git cannot read it, but the file stays hidden
     return str(path)
 
 
 def _note(found: Sequence[Hidden]) -> str:
-    """Tell what is hidden, and how far that was looked for."""
+    """Describe what is hidden, and whether the search was complete."""
     names = [name for one in found for name in one.names]
     parts: list[str] = []
     if names:
@@ -259,29 +256,28 @@ def _note(found: Sequence[Hidden]) -> str:
     return "; ".join(parts)
 
 
-# Where they are, in the rungs that can put them there; each has a number.
+# Parent of lent folders, in backends that can move them; each has a number.
 SKILLS = "/skills"
 
 
 class Lent(msgspec.Struct, frozen=True):
-    """The folder *path* of this machine; *place* is where a rung puts it that can.
-
-    One that the owner mounted has a *mode*; a command sees it if it is to, and if all that is
-    closed in it was found.
-    """
+    """A folder outside the workspace that commands can read."""
 
     path: Path
+    # Path in backends that can move it.
     place: str
+    # Of the owner's mounts.  A command sees a mount only if its `mounts` include it, and if the
+    # search for secrets in it was complete.
     mode: Literal["", "ro", "rw"] = ""
 
 
 def lend(
     folders: Sequence[Path], workspace: Path, state: Path, home: Path
 ) -> tuple[tuple[Lent, ...], tuple[str, ...]]:
-    """Choose which of *folders* commands may read; the sentences say which not, and why.
+    """Return the *folders* that commands may read, and sentences with the reasons for the others.
 
-    Those in *workspace* can be read anyway, and by commands replaced: they are not lent.  What
-    holds one of the three, or lies in the *state* folder, is not either.  Blocks.
+    Folders in *workspace* are readable anyway, and commands can replace them: they are skipped.
+    Folders that contain one of the three, or are in the *state* folder, are refused.  Blocks.
     """
     whole = {"state folder": state, "home folder": home, "workspace": workspace}
     lent: list[Lent] = []
@@ -300,7 +296,7 @@ def lend(
 
 
 class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What every rung is given: folders, resolved; commands can read those that are *lent*."""
+    """Input of every backend; the folders are resolved, and commands can read those *lent*."""
 
     workspace: Path
     state: Path
@@ -309,7 +305,7 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
     lent: tuple[Lent, ...] = ()
 
     async def layout(self, seen: Collection[str] = ()) -> Layout:
-        """List what a command finds where; of mounts it is to have those at the places *seen*."""
+        """Build the layout of a command that sees the mounts at the places *seen*."""
         return await self.blocking(lambda: self._layout(seen))
 
     def _layout(self, seen: Collection[str]) -> Layout:
@@ -334,14 +330,14 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
         return Layout(mounts, "; ".join(filter(None, (_note(found), *closed))))
 
     def present(self) -> list[Lent]:
-        """List what is lent, and is a folder now that we may look at; blocks."""
+        """Return the lent folders that exist and are readable; blocks."""
         is_there = (os.path.isdir(one.path) and os.access(one.path, os.R_OK) for one in self.lent)
         return [one for one, there in zip(self.lent, is_there, strict=True) if there]
 
     def place(self, path: Path, *, moved: bool) -> str | None:
-        """Say where commands find *path*; None if they do not.  Blocks.
+        """Return the path at which commands see *path*, or None.  Blocks.
 
-        *moved*: by a rung that gives folders places of its own.
+        *moved*: in a backend that mounts folders at its own paths.
         """
         real = path.resolve()
         for root, place in ((self.workspace, WORKSPACE), *((o.path, o.place) for o in self.lent)):
@@ -351,12 +347,12 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def made_files(state: Path) -> Path:
-    """Name the folder in *state* with the few files that are made for the sandbox."""
+    """Return the folder in *state* with the files made for the sandbox."""
     return state / "sandbox"
 
 
 def make_files(state: Path) -> None:
-    """Write them.  Users of another number, in a container, read them too."""
+    """Write the files for the sandbox, readable for other user ids in a container."""
     folder = made_files(state)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in (MADE_ETC | MADE_GIT).items():
@@ -365,7 +361,7 @@ def make_files(state: Path) -> None:
 
 
 def _tidy(covers: Path, used: set[str]) -> None:
-    """Remove covers of what has changed, once there are many."""
+    """Remove unused covers, once there are many."""
     with suppress(FileNotFoundError):
         old = [path for path in covers.iterdir() if str(path) not in used]
         if len(old) > MAX_COVERED:

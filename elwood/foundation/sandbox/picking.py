@@ -1,7 +1,7 @@
-"""Which rung of the ladder holds here; never a lower one in silence.
+"""Choose the strongest sandbox that works here.  A fallback is always reported.
 
-A probe runs in each before it is trusted.  bubblewrap can hang instead of failing where a system
-call is denied to it: hence the time-out.
+Each backend must pass a self-test.  It has a timeout, because bubblewrap can hang instead of
+failing if a system call is denied.
 """
 
 import os
@@ -30,7 +30,7 @@ from elwood.foundation.sandbox.settings import SandboxSettings
 if TYPE_CHECKING:
     from elwood.foundation.sandbox.docker import Engine
 
-# From this version on bubblewrap can forbid user namespaces inside.
+# The first bubblewrap version that can forbid nested user namespaces.
 _DISABLES_USERNS = (0, 8)
 _ROOT = "Elwood runs as root, so the number of processes is not limited; run it as a user"
 _ADVICE = "install bubblewrap (Debian: apt install bubblewrap), or see docs/sandbox.md"
@@ -38,18 +38,18 @@ _ADVICE = "install bubblewrap (Debian: apt install bubblewrap), or see docs/sand
 
 # Seconds for the self-test.
 SELF_TEST = 5.0
-# Connections that others may make meanwhile; with more waiting the probe's own would wait, too.
+# Pending connections that other programs may make during the test; with more, the probe's own
+# would wait.
 _BACKLOG = 128
 
 
 class Picked(msgspec.Struct, frozen=True):
-    """The rung that was taken; *notes* say why no higher one, and what stays open.
-
-    *failed* says why not the better one that is installed, if it is.
-    """
+    """The chosen backend."""
 
     executor: Executor
+    # Why there is no stronger one, and what remains possible.
     notes: tuple[str, ...] = ()
+    # Why an installed stronger backend failed, or "".
     failed: str = ""
 
     @property
@@ -65,10 +65,10 @@ async def pick(
     *,
     blocking: Blocking = in_thread,
 ) -> Picked:
-    """Take the rung that *settings* ask for; "auto" takes the highest one that holds.
+    """Choose the backend of *settings*; "auto" chooses the strongest one that works.
 
-    Commands can read those of *folders* that hold nothing to be kept from them.  A rung is taken
-    only after a probe in it found nothing open.  Raises NoSandbox.
+    Commands can read those *folders* that contain nothing private.  A backend is used only if it
+    passes the self-test.  Raises NoSandbox.
     """
     context = SandboxContext(
         workspace=await blocking(workspace.resolve),
@@ -88,23 +88,23 @@ async def pick(
     mounts = await blocking(
         lambda: tuple(Lent(one.path.resolve(), one.place, one.mode) for one in settings.mounts)
     )
-    picked = await _taken(replace(context, lent=lent + mounts))
+    picked = await _choose_kind(replace(context, lent=lent + mounts))
     return msgspec.structs.replace(picked, notes=(*picked.notes, *notes))
 
 
-async def _taken(context: SandboxContext) -> Picked:
+async def _choose_kind(context: SandboxContext) -> Picked:
     kind = context.settings.kind
     if os.uname().machine not in seccomp.ARCHITECTURES and kind not in ("direct", "none"):
         raise NoSandbox(f"no filter of system calls is known for {os.uname().machine}")
     match kind:
         case "auto":
-            return await _auto(context)
+            return await _try_strongest(context)
         case "bubblewrap":
-            return await _bubblewrap(context)
+            return await _try_bubblewrap(context)
         case "landlock":
-            return await _landlock(context)
+            return await _try_landlock(context)
         case "docker":
-            return await _docker(context)
+            return await _try_docker(context)
         case "direct":
             notes = ("commands are not confined: they can do all that Elwood can",)
             return Picked(Launched(context, "direct"), notes)
@@ -112,32 +112,34 @@ async def _taken(context: SandboxContext) -> Picked:
             raise NoSandbox('commands are turned off: sandbox.kind is "none"')
 
 
-async def _auto(context: SandboxContext) -> Picked:
+async def _try_strongest(context: SandboxContext) -> Picked:
     try:
-        return await _bubblewrap(context)
+        return await _try_bubblewrap(context)
     except NoSandbox as error:
         first = error.why
     try:
-        picked = await _landlock(context)
+        picked = await _try_landlock(context)
     except NoSandbox as error:
         raise NoSandbox(f"{first}; {error.why}; {_ADVICE}") from error
     failed = first if shutil.which(context.settings.bubblewrap) else ""
     return Picked(picked.executor, (first, *picked.notes), failed)
 
 
-async def _bubblewrap(context: SandboxContext) -> Picked:
+async def _try_bubblewrap(context: SandboxContext) -> Picked:
     name = context.settings.bubblewrap
     program = shutil.which(name)
     if program is None:
         raise NoSandbox(f"bubblewrap: there is no {name}")
     disables_userns = await _version(program) >= _DISABLES_USERNS
-    return await _tested(Bubblewrap(context, program, disables_userns), context, _notes())
+    return await _require_self_test(
+        Bubblewrap(context, program, disables_userns), context, _notes()
+    )
 
 
 async def _version(program: str) -> tuple[int, ...]:
-    """Ask bwrap for its version; nothing if it does not say."""
+    """Return the version of bwrap, or () if it is unknown."""
     with trio.move_on_after(SELF_TEST):
-        # In a worker thread is right here: it asks for no signal on its parent's death.
+        # A worker thread is fine here: this child uses no parent-death signal.
         done = await trio.run_process(
             [program, "--version"], capture_stdout=True, stderr=DEVNULL, check=False, env={}
         )
@@ -146,7 +148,7 @@ async def _version(program: str) -> tuple[int, ...]:
     return ()
 
 
-async def _landlock(context: SandboxContext) -> Picked:
+async def _try_landlock(context: SandboxContext) -> Picked:
     abi = landlock_version()
     if abi == 0:
         raise NoSandbox("landlock: this kernel, or the container around us, does not offer it")
@@ -155,15 +157,15 @@ async def _landlock(context: SandboxContext) -> Picked:
     if len(lent) < len(context.lent):
         context = replace(context, lent=lent)
         notes = ("commands see no mounts: what is closed in them could not be hidden", *notes)
-    return await _tested(Launched(context, "landlock"), context, notes)
+    return await _require_self_test(Launched(context, "landlock"), context, notes)
 
 
-async def _docker(context: SandboxContext) -> Picked:
-    from elwood.foundation.sandbox.docker import Docker  # few choose it
+async def _try_docker(context: SandboxContext) -> Picked:
+    from elwood.foundation.sandbox.docker import Docker  # rarely used
 
     executor = Docker(context, await find_engine(context.settings))
-    await _answered(executor.remove_orphans(), context.settings)
-    return await _tested(executor, context)
+    await _await_engine(executor.remove_orphans(), context.settings)
+    return await _require_self_test(executor, context)
 
 
 async def find_engine(settings: SandboxSettings) -> "Engine":
@@ -174,12 +176,12 @@ async def find_engine(settings: SandboxSettings) -> "Engine":
         found = engines() or "no container engine was found"
         raise NoSandbox(f"docker: set sandbox.docker_socket and sandbox.docker_image; {found}")
     engine = Engine(Path(settings.docker_socket))
-    await _answered(engine.find_image(settings.docker_image), settings)
+    await _await_engine(engine.find_image(settings.docker_image), settings)
     return engine
 
 
 def engines() -> str:
-    """Say where an engine's socket is on this machine; nothing if it is in none of its places."""
+    """Describe a container engine at one of the usual sockets; return "" if there is none."""
     user = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     places = ("/var/run/docker.sock", "/run/podman/podman.sock", f"{user}/docker.sock")
     found = [path for path in (*places, f"{user}/podman/podman.sock") if os.path.exists(path)]
@@ -189,7 +191,7 @@ def engines() -> str:
     return f"a container engine is at {found[0]}, but this user may not use it"
 
 
-async def _answered(request: Awaitable[None], settings: SandboxSettings) -> None:
+async def _await_engine(request: Awaitable[None], settings: SandboxSettings) -> None:
     from elwood.foundation.sandbox.docker import EngineFailed
 
     try:
@@ -201,7 +203,7 @@ async def _answered(request: Awaitable[None], settings: SandboxSettings) -> None
         raise NoSandbox(f"docker: no answer from {settings.docker_socket}") from error
 
 
-async def _tested(
+async def _require_self_test(
     executor: Executor, context: SandboxContext, notes: tuple[str, ...] = ()
 ) -> Picked:
     why = await self_test(executor, context.state)
@@ -214,8 +216,7 @@ def _notes() -> tuple[str, ...]:
     return (_ROOT,) if os.getuid() == 0 else ()
 
 
-# Says what it reached that it should not; and at its end that it was there at all.  bash knows
-# /dev/tcp, sh does not.
+# Prints forbidden things that it reached, and finally "done".  bash has /dev/tcp, sh does not.
 _PROBE = r"""
 ls . >/dev/null || exit 1
 ls "$1" >/dev/null 2>&1 && echo "reached the state folder"
@@ -227,10 +228,9 @@ echo done
 
 
 async def self_test(executor: Executor, state: Path, *, limit: float = SELF_TEST) -> str | None:
-    """Say why *executor* is not to be trusted; None if it held.
+    """Return why *executor* is unsafe, or None if it passed.
 
-    A test that did not come to its end within *limit* seconds is made once more: the machine may
-    just start.
+    A test that does not finish within *limit* seconds runs once more: the machine may be booting.
     """
     why = ""
     for _ in range(2):
@@ -252,10 +252,10 @@ async def _test(executor: Executor, state: Path, limit: float) -> str | None:
         words = (str(state), _home_of_commands(), str(os.getpid()), str(port), nonce)
         argv = ("/bin/sh", "-c", _PROBE, "sh", *words)
         outcome = await executor.run(Command(argv=argv, timeout=limit))
-        if _was_reached(listener, nonce.encode()):
+        if _received_nonce(listener, nonce.encode()):
             return "the self-test reached the loopback of this machine"
         lines = outcome.output.decode(errors="replace").splitlines()
-        if (fault := _fault(lines)) or lines[-1:] == ["done"]:
+        if (fault := _find_fault(lines)) or lines[-1:] == ["done"]:
             return fault
         if not outcome.timed_out:
             said = " ".join(line for line in lines if not line.startswith("variable "))
@@ -268,21 +268,21 @@ def _home_of_commands() -> str:
     return home if home != "/" else "/root"
 
 
-def _was_reached(listener: socket.socket, nonce: bytes) -> bool:
-    """Tell whether one of those that connected has said *nonce*, which loopback brings at once."""
+def _received_nonce(listener: socket.socket, nonce: bytes) -> bool:
+    """Return True if a connection sent *nonce*, which loopback delivers immediately."""
     for _ in range(2 * _BACKLOG):
         try:
             peer = listener.accept()[0]
         except BlockingIOError:
             return False
-        with peer, suppress(OSError):  # it says nothing, or has gone
+        with peer, suppress(OSError):  # it sent nothing, or has disconnected
             peer.setblocking(False)
             if peer.recv(len(nonce)) == nonce:
                 return True
-    return True  # there is no end of them: who knows what they hide
+    return True  # too many connections to check all
 
 
-def _fault(lines: list[str]) -> str | None:
+def _find_fault(lines: list[str]) -> str | None:
     ours = {f"variable {name}={value}" for name, value in os.environ.items()}
     common = {f"variable {name}=" for name in ("PATH", "HOME", "LANG", "TERM", "HOSTNAME")}
     for line in lines:

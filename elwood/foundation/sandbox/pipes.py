@@ -1,4 +1,4 @@
-"""Pipes between us and a child process."""
+"""Pipes between Elwood and a child process."""
 
 import os
 from contextlib import suppress
@@ -7,7 +7,7 @@ import trio
 
 
 class Pipe:
-    """A pipe between us and a child: *ours* and *theirs* are its ends, until they are closed."""
+    """A pipe to or from a child; *ours* and *theirs* are its ends, -1 when closed."""
 
     def __init__(self, ours: int, theirs: int) -> None:
         self.ours = ours
@@ -15,11 +15,11 @@ class Pipe:
         os.set_blocking(ours, False)
 
     def give(self) -> None:
-        """Close their end here: the child has it."""
-        self.theirs = _closed(self.theirs)
+        """Close the child's end here, after the child has inherited it."""
+        self.theirs = _close(self.theirs)
 
     def hang_up(self) -> None:
-        self.ours = _closed(self.ours)
+        self.ours = _close(self.ours)
 
     def __enter__(self) -> "Pipe":
         return self
@@ -29,14 +29,14 @@ class Pipe:
         self.hang_up()
 
     async def read_line(self) -> bytes:
-        """Read the line that is written next, or what there is of it at the end."""
+        """Read the next line, or an incomplete one at the end."""
         line = b""
         while not line.endswith(b"\n") and (byte := await self.read_some(1)):
             line += byte
         return line
 
     async def read_some(self, limit: int) -> bytes:
-        """Read what there is, at most *limit* bytes; nothing is the end."""
+        """Read at most *limit* bytes; empty at the end."""
         while True:
             try:
                 return os.read(self.ours, limit)
@@ -44,14 +44,14 @@ class Pipe:
                 await trio.lowlevel.wait_readable(self.ours)
 
     async def write(self, data: bytes) -> None:
-        """Write all of *data*; what nobody reads any more is lost."""
+        """Write all of *data*; drop the rest if the reader has closed."""
         with suppress(BrokenPipeError):
             while data:
                 await trio.lowlevel.wait_writable(self.ours)
                 data = data[os.write(self.ours, data) :]
 
 
-def _closed(fd: int) -> int:
+def _close(fd: int) -> int:
     if fd >= 0:
         os.close(fd)
     return -1
@@ -65,7 +65,7 @@ def from_child() -> Pipe:
 def to_child(*, never_ends: bool = False) -> Pipe:
     """Open a pipe that a child reads.
 
-    If it *never_ends*, our death is not the end of file that the child waits for.
+    If it *never_ends*, the child sees no end of file when Elwood dies.
     """
     theirs, ours = os.pipe2(os.O_CLOEXEC)
     if never_ends:

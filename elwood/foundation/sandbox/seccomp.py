@@ -1,9 +1,9 @@
-"""The filter of system calls that every sandboxed command has, written by hand.
+"""The seccomp filter of every sandboxed command, written by hand.
 
-It needs no library, and is the same in meaning on every architecture known here.  What it takes
-away, no namespace takes away: sockets of odd families (AF_VSOCK reaches the host from within an
-empty network namespace), new namespaces and mounts, other processes' memory, keys, io_uring (which
-does system calls that no filter sees), and typing into the terminal.
+It needs no library, and means the same on every supported architecture.  It denies what namespaces
+do not: unusual socket families (AF_VSOCK reaches the host from an empty network namespace), new
+namespaces and mounts, memory of other processes, keys, io_uring (whose system calls no filter
+sees), and typing into the terminal.
 """
 
 import errno
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-# Families that stay harmless in a network namespace of its own.
+# Families that are harmless in a separate network namespace.
 PLAIN_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 
 # From linux/bpf_common.h: load a word, jump if equal, if greater or equal, if a bit is set; return.
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 # From linux/seccomp.h.
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-# Where struct seccomp_data has the number, the architecture and the low halves of arguments.
+# Offsets in struct seccomp_data: number, architecture, low halves of arguments.
 _NR, _ARCH = 0, 4
 _ARG0, _ARG1 = 16, 24
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
@@ -30,7 +30,7 @@ _TYPES_INTO_TERMINALS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 Instruction = tuple[int, int, int, int]
 
-# Calls with the same number everywhere; new ones are all like this.
+# Calls with the same number everywhere, like all new ones.
 _COMMON = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
@@ -76,7 +76,7 @@ ARCHITECTURES = {
 def program(families: Sequence[int], machine: str | None = None) -> bytes:
     """Build the filter, an array of ``struct sock_filter``, for this machine or *machine*.
 
-    Sockets can be made of *families* only.  Raises KeyError for an architecture not known here.
+    Only sockets of *families* are allowed.  Raises KeyError for an unsupported architecture.
     """
     arch = ARCHITECTURES[machine or os.uname().machine]
     return b"".join(struct.pack("=HBBI", *one) for one in _instructions(arch, families))
@@ -85,11 +85,11 @@ def program(families: Sequence[int], machine: str | None = None) -> bytes:
 def _instructions(arch: Architecture, families: Sequence[int]) -> list[Instruction]:
     code = [(_LD, 0, 0, _ARCH), (_JEQ, 1, 0, arch.audit), (_RET, 0, 0, _KILL), (_LD, 0, 0, _NR)]
     if arch.audit == ARCHITECTURES["x86_64"].audit:
-        # Its second numbering, x32, would evade the numbers below.
+        # The x32 numbering would evade the numbers below.
         code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _KILL)]
     for number in arch.denied.values():
         code += [(_JEQ, 0, 1, number), _error(errno.EPERM)]
-    # Its flags lie in memory, out of the filter's sight; programs then use clone.
+    # The filter cannot read its flags, which are in memory; programs then use clone.
     code += [(_JEQ, 0, 1, arch.clone3), _error(errno.ENOSYS)]
     code += _if_called(
         arch.clone, [(_LD, 0, 0, _ARG0), (_JSET, 0, 1, _NEW_NAMESPACES), _error(errno.EPERM)]
@@ -106,7 +106,7 @@ def _instructions(arch: Architecture, families: Sequence[int]) -> list[Instructi
 
 
 def _if_called(number: int, body: list[Instruction]) -> list[Instruction]:
-    """Do *body* for one system call; then go on with its number loaded again."""
+    """Run *body* for one system call; then reload its number."""
     body = [*body, (_LD, 0, 0, _NR)]
     return [(_JEQ, 0, len(body), number), *body]
 

@@ -22,9 +22,9 @@ from elwood.foundation.settings import (
 from elwood.foundation.storage.paths import holds_secrets
 
 MEGABYTE = 1_000_000
-# Where commands and file tools find what is mounted; each folder has a name there.
+# Parent of mounts for commands and file tools; each folder has a name there.
 MOUNTS = "/mounts"
-# Each takes a command time, as what is closed in it is looked for.
+# Each mount costs every command a search for secrets.
 MAX_MOUNTS = 16
 
 
@@ -62,7 +62,7 @@ class FolderMount:
 
 
 def _verify(loaded: Loaded) -> Iterator[Complaint]:
-    """Find mounts that would show what is kept from everybody, and two of one name."""
+    """Report mounts that would expose private folders, and duplicate names."""
     if Paths not in loaded.config.values:
         return
     paths, config = loaded.config.of(Paths), loaded.config.file
@@ -100,18 +100,13 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
             if real.is_relative_to(path):
                 yield where, f"it lies in {what}, {path}", "mount a folder outside of it"
                 break
-        else:  # the other may be for other chats, or only to be read
+        else:  # another mount of it may be for other chats, or read-only
             kept.append(("another mount", real))
 
 
 @attrs.frozen(kw_only=True)
 class SandboxSettings:
-    """How commands are confined, and what one of them may use.
-
-    *memory* is the data of one process, *file_size* of one file, *tmp* of all temporary files, in
-    megabytes; *processes* counts threads too.  *bubblewrap* is a name on PATH or a path.  The
-    docker rung needs *docker_socket*, which is as good as root, and an image.
-    """
+    """How commands are confined, and the limits of one command."""
 
     SECTION: ClassVar = Section(
         "sandbox", "Where commands run. See docs/sandbox.md.", verify=_verify
@@ -142,7 +137,7 @@ class SandboxSettings:
     )
 
     def limits(self) -> dict[str, int]:
-        """Say what a process may use, by the names of ``resource.RLIMIT_…``, in bytes.
+        """Return the limits of a process by the names of ``resource.RLIMIT_…``, in bytes.
 
         RLIMIT_DATA, not RLIMIT_AS: WebAssembly in node reserves far more addresses than it uses.
         """

@@ -1,7 +1,7 @@
-"""Credentials that give themselves away: by their form, by their armour, or by what stands around.
+"""Find credentials by their format, their armour, or their context.
 
-Tokens have a form wherever they stand.  Private keys come plain, escaped, indented, cut off, or in
-base64.  Of passwords only names, headers, URLs and options tell.
+A token has a known format.  Private keys may be plain, escaped, indented, cut off, or in base64.
+Passwords are only recognizable by names, headers, URLs and options in front of them.
 """
 
 import re
@@ -14,35 +14,32 @@ import msgspec
 
 
 class FoundSecret(msgspec.Struct, frozen=True):
-    """*text[start:end]* is a *kind* of credential.
-
-    *kind* is empty for what only looks like the beginning of one, or turned out to be none: it is
-    to be seen whole, and stays.
-    """
+    """A credential at *text[start:end]*."""
 
     start: int
     end: int
+    # "" for a false or incomplete match: partial texts hold it back, complete texts show it.
     kind: str
 
 
-# Changes between letters and digits, and from small to capital letters; every second character
-# of a random token begins one, a word or a name of words has next to none.
+# Changes between letters and digits, and from lower to upper case.  Every second character of a
+# random token starts one; words and compound names have almost none.
 _CHANGE = (b"0a", b"0A", b"a0", b"A0", b"aA")
 _KINDS = bytes.maketrans(
     f"{digits}{ascii_lowercase}{ascii_uppercase}".encode(), b"0" * 10 + b"a" * 26 + b"A" * 26
 )
-# One change in so many characters, and so many at least, make a text random.
+# A text is random with one change per so many characters, and at least so many changes.
 _CHANGE_EVERY, _CHANGES = 12, 3
 
 
 def is_random(text: str) -> bool:
-    """Tell whether *text* looks drawn by lot, not written by a person."""
+    """Return True if *text* looks randomly generated."""
     changes = sum(map(text.encode("ascii", "replace").translate(_KINDS).count, _CHANGE))
     return changes >= max(_CHANGES, len(text) // _CHANGE_EVERY)
 
 
-# Kinds, their heads, and what follows: bounded runs only, none of which can be tried anew at each
-# of its own characters: one unbounded `[a-z]*` is a denial of service.
+# Kind, prefixes, and pattern of the rest.  All runs are bounded and cannot be retried at each of
+# their own characters: one unbounded `[a-z]*` is a denial of service.
 _FORMS = (
     ("Anthropic or OpenAI key", "sk- sk-or-v1-", r"[A-Za-z0-9_-]{16,512}"),
     ("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{16,256}"),
@@ -93,84 +90,84 @@ _HEADS = tuple((head, kind, rest) for kind, heads, rest in _FORMS for head in he
 
 @cache
 def _pattern(head: str, rest: str, *, glued: bool = False) -> re.Pattern[str]:
-    """Make the pattern of a form, which begins where a word does unless it is *glued* to one.
+    """Compile a token pattern, which must start at a word boundary unless *glued* to a word.
 
-    That is at the beginning, after a mark, or after an escaped character.  It is looked at behind
-    the head, so that the search goes by the head.
+    A boundary is the beginning, a punctuation mark, or an escaped character.  It is checked after
+    the prefix, so that the search scans for the prefix.
     """
-    return re.compile(f"{re.escape(head)}{'' if glued else _left(re.escape(head))}{rest}")
+    return re.compile(f"{re.escape(head)}{'' if glued else _boundary(re.escape(head))}{rest}")
 
 
-def _left(head: str) -> str:
-    befores = (
+def _boundary(head: str) -> str:
+    lookbehinds = (
         ("!", "[A-Za-z0-9]"),
         ("=", r"\\[nrt]"),
         ("=", "%[0-9A-Fa-f][0-9A-Fa-f]"),
         ("=", r"\\u00[0-9A-Fa-f][0-9A-Fa-f]"),
     )
-    left = f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in befores)})"
-    # A run of base64 is tried from its first character only, or each `eyJ-` would cost all of it.
-    return f"{left}(?<![_-]eyJ)" if head == "eyJ" else left
+    boundary = f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in lookbehinds)})"
+    # Match a base64 run only from its first character, or each `eyJ-` would scan all of it again.
+    return f"{boundary}(?<![_-]eyJ)" if head == "eyJ" else boundary
 
 
-# Their first characters may be any, so they are looked for by a mark further on, behind any word;
-# or their heads are the ends of words, and they are looked for behind what is no such word.
+# Tokens without a fixed prefix, found by a mark inside them; or with a prefix that also ends
+# ordinary words, which the pattern excludes.
 _BY_MARK = (
     ((":", "%3"), "Telegram bot token",
      re.compile(r"[0-9](?<![0-9][0-9])[0-9]{5,11}(?::|%3[Aa])[A-Za-z0-9_-]{34,64}")),
     (("Q~",), "Azure secret",
      re.compile(r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
-    # Behind a capital, with a digit in its first part, which is the number of a user in base64.
+    # After a capital, or with a digit in the first part, which is a user id in base64.
     ((".",), "Discord token",
-     re.compile(rf"[MNO](?:{_left('[MNO]')}|(?<=[a-z][MNO])|(?=[A-Za-z]{{0,27}}[0-9]))"
+     re.compile(rf"[MNO](?:{_boundary('[MNO]')}|(?<=[a-z][MNO])|(?=[A-Za-z]{{0,27}}[0-9]))"
                 r"[A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
-    # Not where it would be the end of a word: TASK, monkey.
+    # Not at the end of a word: TASK, monkey.
     (("SK", "key-"), "Twilio or Mailgun key",
      re.compile(r"(?:SK(?<=[a-z0-9B-DF-HJ-NP-TV-Z]SK)|key-(?<=[A-Z0-9]key-))"
                 r"[0-9a-f]{32}(?![0-9A-Za-z])")),
     (("SG.",), "SendGrid key",
      re.compile(r"(?<=[A-Za-z0-9])SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])")),
-    # As crypt(3) writes them: in /etc/shadow, .htpasswd and databases.
+    # Format of crypt(3), in /etc/shadow, .htpasswd and databases.
     (("$",), "password hash",
      re.compile(r"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|md5|sha1|scrypt|argon2(?:id|i|d))"
                 r"\$[A-Za-z0-9./,=+$-]{20,512}")),
 )  # fmt: skip
-# Every form with a head is, with it, a part of such a run.
+# Every token with a prefix is part of such a run.
 _LONG = re.compile(r"[A-Za-z0-9_+/=.~-]{16,}")
-# 16 of 32 letters and digits: one in 28 has no digit at all, so this form is believed as it is.
+# 16 of 32 letters and digits: one in 28 has no digit, so randomness is not required.
 _ALWAYS = frozenset({"AWS key"})
 
 
-def tokens(text: str) -> Iterator[FoundSecret]:
+def find_tokens(text: str) -> Iterator[FoundSecret]:
     runs = "\n".join(_LONG.findall(text))
     if not runs:
         return  # most lines of a log
-    used = set(runs)  # finds out most of them, and a character at a time they take long
+    used = set(runs)  # rules out most prefixes fast
     heads = [one for one in _HEADS if used.issuperset(one[0]) and one[0] in runs]
     for head, kind, rest in heads:
         for match in _pattern(head, rest).finditer(text):
-            yield _judged(match, kind)
+            yield _classify(match, kind)
     if heads:
-        yield from _glued(text, heads)
+        yield from _find_glued(text, heads)
     for marks, kind, pattern in _BY_MARK:
         if any(mark in text for mark in marks):
             for match in pattern.finditer(text):
-                yield _judged(match, kind)
+                yield _classify(match, kind)
 
 
-def _judged(match: re.Match[str], kind: str) -> FoundSecret:
+def _classify(match: re.Match[str], kind: str) -> FoundSecret:
     real = kind in _ALWAYS or is_random(match[0]) or _is_long(match[0])
     return FoundSecret(match.start(), match.end(), kind if real else "")
 
 
-# Characters of a name or word that a token may be glued to, and of the longest head.
+# Characters of a word in front of a glued token, and of the longest prefix.
 _GLUE, _HEAD = 40, 28
-# What words end with, too: task-, monkey-, MSG.
+# Prefixes that also end ordinary words: task-, monkey-, MSG.
 _WORD_ENDS = frozenset({"sk-", "key-", "SK", "SG.", "sl.", "pul-", "eyJ"})
 
 
-def _glued(text: str, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSecret]:
-    """Find tokens that a word stands in front of, without anything between: ``tokenghp_…``."""
+def _find_glued(text: str, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSecret]:
+    """Find tokens directly after a word: ``tokenghp_…``."""
     for run in _LONG.finditer(text):
         begin = run[0][: _GLUE + _HEAD]
         for head, kind, rest in heads:
@@ -179,19 +176,19 @@ def _glued(text: str, heads: Sequence[tuple[str, str, str]]) -> Iterator[FoundSe
                 continue
             match = _pattern(head, rest, glued=True).match(text, run.start() + where)
             if match and (head not in _WORD_ENDS or _is_mixed(match[0][len(head) :])):
-                yield _judged(match, kind)
+                yield _classify(match, kind)
 
 
 _ALPHANUMERIC = re.compile("[A-Za-z0-9]{16,}")
 
 
 def _is_mixed(text: str) -> bool:
-    """Tell whether *text* has a run as no hash in hexadecimal digits and no name does."""
+    """Return True if *text* has a random run of mixed case, unlike hexadecimal hashes and names."""
     runs = _ALPHANUMERIC.findall(text)
     return any(is_random(run) and not (run.islower() or run.isupper()) for run in runs)
 
 
-# A run of letters and digits longer than words are, in which a placeholder has few different.
+# A run of letters and digits longer than a word; placeholders have fewer different characters.
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
 _DIFFERENT = 8
 
@@ -204,56 +201,56 @@ def _is_long(text: str) -> bool:
 
 
 KIND = "private key"
-# Characters of one armoured key, at most; RSA with 8192 bits takes 6 400.
+# Maximum characters of an armoured key; RSA with 8192 bits takes 6,400.
 LIMIT = 16 * 1024
-# Characters between two runs of a key's body: a line break with what a log, a mail or a diff puts
-# in front of each line, and the headers of old formats.
+# Characters between two runs of a key's body: a line break with the line prefix of a log, mail or
+# diff, and the headers of old formats.
 _GAP = 128
-# How far before its name the base64 of an armour may begin: `-----BEGIN ENCRYPTED `.
+# Maximum distance from the start of a base64 armour to its name: `-----BEGIN ENCRYPTED `.
 _BEFORE_NAME = 32
-# A body has runs at least this long; words do not.
+# The body of a key has runs at least this long; words are shorter.
 _BASE64_RUN = re.compile(r"[A-Za-z0-9+/=]{16,}")
 _BEGIN = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
     r"|Private-Lines: [0-9]{1,4}"  # PuTTY
 )
-# A heading that a growing text ends within.
+# An incomplete heading at the end of a partial text.
 _HALF_BEGIN = re.compile(r"-----B[A-Z0-9 ]{0,90}-{0,5}\Z")
 _END = re.compile(r"-----END [A-Z0-9 ]{1,64}-----")
-# In base64 only line breaks and an indent stand between two lines.
+# In base64 only line breaks and indentation separate two lines.
 _NEXT_LINE = re.compile(r"(?:[\s\"'+>|]|\\[nrt]){0,24}([A-Za-z0-9+/=]*)")
 
 
-def encoded_cores(
+def encode_cores(
     text: bytes, encode: Callable[[bytes], bytes] = b64encode, group: int = 3, bits: int = 6
 ) -> Iterator[str]:
-    """Give what *encode* makes of *text*, wherever it stands in a *group* of bytes.
+    """Yield *text* encoded at each offset within a *group* of bytes.
 
-    It writes so many *bits* in a character; those that hold bits of neighbours are left out.
+    One encoded character holds *bits* bits; characters that share bits with neighbours are omitted.
     """
     for before in range(group):
         padded = bytes(before) + text
         yield encode(padded).decode("ascii")[-(-before * 8 // bits) : len(padded) * 8 // bits]
 
 
-_NAME_IN_BASE64 = tuple(encoded_cores(b" PRIVATE KEY"))
+_NAME_IN_BASE64 = tuple(encode_cores(b" PRIVATE KEY"))
 _IN_BASE64 = re.compile("|".join(map(re.escape, _NAME_IN_BASE64)))
 
 
-def private_keys(text: str) -> Iterator[FoundSecret]:
+def find_private_keys(text: str) -> Iterator[FoundSecret]:
     """Find the private keys in *text*.
 
-    A key without an end is taken as far as its body goes; a heading without a body is none.
+    A key without an end line ends with its body; a heading without a body is not a key.
     """
     if "PRIVATE KEY" in text or "Private-Lines" in text:
-        yield from _armoured(text)
+        yield from _find_armoured(text)
     if any(core in text for core in _NAME_IN_BASE64):
-        yield from _in_base64(text)
+        yield from _find_in_base64(text)
     if half := _HALF_BEGIN.search(text, max(0, len(text) - 100)):
         yield FoundSecret(half.start(), len(text), "")
 
 
-def _armoured(text: str) -> Iterator[FoundSecret]:
+def _find_armoured(text: str) -> Iterator[FoundSecret]:
     at = 0
     while match := _BEGIN.search(text, at):
         begin, limit = match.start(), match.start() + LIMIT
@@ -268,11 +265,11 @@ def _armoured(text: str) -> Iterator[FoundSecret]:
             continue
         if has_body:
             yield FoundSecret(begin, at, KIND)
-        # More of the body, or its end, may come within this distance.
+        # More of the body, or its end line, may follow within this distance.
         yield FoundSecret(begin, min(len(text), limit, at + _GAP + 16), "")
 
 
-def _in_base64(text: str) -> Iterator[FoundSecret]:
+def _find_in_base64(text: str) -> Iterator[FoundSecret]:
     at = 0
     while match := _IN_BASE64.search(text, at):
         begin, limit = match.start(), match.start() + LIMIT
@@ -287,7 +284,7 @@ def _in_base64(text: str) -> Iterator[FoundSecret]:
                 break
             end = run.end()
         yield FoundSecret(begin, end, KIND)
-        if run is not None and run.end() == len(text):  # it may go on
+        if run is not None and run.end() == len(text):  # it may continue
             yield FoundSecret(begin, len(text), "")
         at = end
 
@@ -297,11 +294,11 @@ def _end_of_run(text: str, start: int, limit: int) -> int:
     return start + 16 if run is None else run.end()
 
 
-# Characters of one value; a key of 8192 bits in base64 has half of it.
+# Characters of one value; an 8192-bit key in base64 has half of that.
 _LIMIT = 16 * 1024
-# A password is at least so long, a key that nobody types at least so.
+# Minimum length of a password, and of a generated key.
 _PASSWORD, _KEY = 6, 10
-# A session's cookie is longer than a setting that is kept in one.
+# Minimum length of a session cookie; cookies with settings are shorter.
 _COOKIE = 16
 
 _PLACEHOLDER = re.compile(
@@ -315,13 +312,13 @@ _PLACEHOLDER = re.compile(
     | [0-9.,:/-]{1,9}                                      # a number, a time
     """
 )
-_SAYS_SO = re.compile(
+_PLACEHOLDER_WORD = re.compile(
     r"(?ai)your|example|placeholder|change[_-]?me|redacted|dummy|insert|replace|(?-i:xxxx|XXXX)|…|\.\.\."
     r"|hidden|removed"
 )
-# Characters at the beginning of a value in which it would say that it stands for another.
-_SAYS_SO_WITHIN = 64
-# Words as code, paths and prose have them: what is made of them alone is no secret.
+# Characters at the beginning of a value that are searched for placeholder words.
+_SEARCHED = 64
+# Words of code, paths and prose; a value made of them alone is not a secret.
 _WORDS = re.compile(
     r"""(?ax)
     [\~./]* [A-Za-z_]? [a-z]+ (?: [_./:-]+ [a-z]+ | [_./:-] [0-9]{1,3} )* [/.]*  # a_name, a/path
@@ -333,7 +330,7 @@ _WORDS = re.compile(
 
 
 def _is_password(value: str) -> bool:
-    """Tell a password from a word, a name or a place where one is to be put."""
+    """Return True if *value* is a password, not a word, name or placeholder."""
     value = value.rstrip(".,:;!?")
     return len(value) >= _PASSWORD and not (_is_placeholder(value) or _is_words(value))
 
@@ -356,64 +353,67 @@ def _is_any(value: str) -> bool:
 
 
 def _is_placeholder(value: str) -> bool:
-    is_one = _PLACEHOLDER.fullmatch(value) is not None
-    return is_one or _SAYS_SO.search(value, 0, _SAYS_SO_WITHIN) is not None
+    has_form = _PLACEHOLDER.fullmatch(value) is not None
+    return has_form or _PLACEHOLDER_WORD.search(value, 0, _SEARCHED) is not None
 
 
 def _is_words(value: str) -> bool:
     return not is_random(value) and _WORDS.fullmatch(value) is not None
 
 
-# What stands between a name and its value, quoted in code, in JSON, or in JSON within JSON.
+# Separator of a name and its value: in code, JSON, or JSON within JSON.
 _QUOTE = r"""\\{0,3}["'`]?"""
 _IS = rf"""(?:
     {_QUOTE}\]?[ \t]{{0,8}}(?: :=|=>|={{1,2}}|:|%3d )[ \t]{{0,8}}(?:[a-z]{{1,2}}(?=["']))?{_QUOTE}
   | \\{{0,3}}["'][ \t]{{0,2}},[ \t]{{0,2}}\\{{0,3}}["']
   | >
 )"""
-# In quotes a value ends with them; bare it is no call and no index: `getpass()`, `environ["X"]`.
-# The possessive `+` forbids to take a piece of such a thing instead.
+# A quoted value ends at the quote; a bare one is not a call or index: `getpass()`, `environ["X"]`.
+# The possessive `+` prevents matching only a part of those.
 _VALUE = rf"""(?:
     (?<=["'`]) (?P<quoted> [^\s"'`\\]{{3,{_LIMIT}}}+ )
   | (?<!["'`]) (?P<bare> [^\s"'`\\<>,;&(){{}}\[\]|]{{3,{_LIMIT}}}+ ) (?![(\[{{])
 )"""
-# A `key` is secret only with one of these in front, with or without a sign between.
+# A `key` is secret only after one of these words, with or without a separator.
 _KEYS = (
     "access", "account", "api", "app", "auth", "client", "consumer", "deploy", "encryption",
     "license", "master", "private", "secret", "service", "shared", "signing", "storage",
     "subscription",
 )  # fmt: skip
 _SECRET_KEY = "|".join(f"(?<={word}[_. -]key)|(?<={word}key)" for word in _KEYS)
-# Tokens that lead to the next page are no secrets, and needed.
+# Pagination tokens are not secret, and callers need them.
 _NO_PAGE = "".join(rf"(?<!{word}token)(?<!{word}[_-]token)" for word in ("next", "page", "sync"))
 
 
 class _Context(msgspec.Struct, frozen=True):
-    """A *pattern* for lower-case text that holds *hint*, and what its value must be."""
+    """A context in which a value is a secret."""
 
     kind: str
+    # A text without it is not searched.
     hint: str
+    # Pattern for lower-case text.
     source: str
+    # Decides on the value.
     is_secret: Callable[[str], bool]
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled when a text first holds the hint: most never do."""
-        return _compiled(self.source)
+        """The pattern, compiled when a text first contains the hint: most never do."""
+        return _compile(self.source)
 
 
 @cache
-def _compiled(source: str) -> re.Pattern[str]:
+def _compile(source: str) -> re.Pattern[str]:
     return re.compile(source, re.VERBOSE | re.MULTILINE)
 
 
 def _named(kind: str, hint: str, rest: str, is_secret: Callable[[str], bool]) -> _Context:
-    """Look for a value whose name ends with *hint* and *rest*, and maybe a number."""
+    """Return a context for values with a name that ends with *hint*, *rest*, and maybe a number."""
     name = rf"{hint}{rest}(?:[_-]?[0-9]{{1,2}})?"
     return _Context(kind, hint, f"{name}{_IS}{_VALUE}", is_secret)
 
 
-# Each begins with its hint where it can, so that the search goes by that.
+# Patterns start with their hint where possible, which makes the search fast.
 _CONTEXTS = (
     _named("password", "pass", "(?:w(?:or)?d|phrase|code|(?<![a-z]pass))", _is_password),
     *(
@@ -434,7 +434,7 @@ _CONTEXTS = (
             [ \t]{{0,4}}(?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)""", _is_key)
         for scheme in ("bearer", "basic")
     ),
-    # The last @ in front of the path ends the password, as browsers have it.
+    # The last @ before the path ends the password, as in browsers.
     _Context("password in a URL", "://",
              r"""://[^\s/?\#@:"'<>]{0,256}:(?P<quoted>[^\s/?\#"'<>]{3,1024})@""", _is_any),
     *(
@@ -465,7 +465,7 @@ _CONTEXTS = (
             r"identified [ ]by[ ]",  # SQL
         )
     ),
-    # Of the old crypt in /etc/shadow, which has no form of its own.
+    # Traditional crypt in /etc/shadow, which has no prefix.
     _Context("password hash", ":::", r""":!{0,2}(?P<quoted>[a-z0-9./]{13})
         :[0-9]{1,6}(?::[0-9]{0,6}){3}:::""", _is_any),
     *(
@@ -478,13 +478,13 @@ _COOKIES = re.compile(r"""cookie["']?[ \t]{0,4}[:=][^\r\n]{0,8192}""")
 _CRUMB = re.compile(r"[^\s;=:]{1,128}=(?P<value>[^\s;\"'\\]{3,4096}+)")
 
 
-def in_context(text: str) -> Iterator[FoundSecret]:
-    """Find the secrets in *text* that are given away by what stands in front of them."""
-    # One to one, so that what is found there stands in *text* at the same place.
+def find_in_context(text: str) -> Iterator[FoundSecret]:
+    """Find the secrets in *text* that follow a name, header, option or URL."""
+    # One character for one, so that positions are the same in *text*.
     lowered = text.replace("\u0130", "i").lower()
     for context in _CONTEXTS:
         if context.hint in lowered:
-            yield from _in(context, text, lowered)
+            yield from _search(context, text, lowered)
     if "cookie" in lowered:
         for header in _COOKIES.finditer(lowered):
             for crumb in _CRUMB.finditer(text, *header.span()):
@@ -492,7 +492,7 @@ def in_context(text: str) -> Iterator[FoundSecret]:
                     yield FoundSecret(*crumb.span("value"), "cookie")
 
 
-def _in(context: _Context, text: str, lowered: str) -> Iterator[FoundSecret]:
+def _search(context: _Context, text: str, lowered: str) -> Iterator[FoundSecret]:
     for match in context.pattern.finditer(lowered):
         start, end = match.span("quoted")
         if start < 0:

@@ -1,6 +1,6 @@
-"""Knows what a secret is and how to take secrets out of a text before anybody reads it.
+"""Redact secrets in texts.
 
-Known values are found in every spelling in which they may stand in a text.
+Known values are found in every common encoding.
 """
 
 import html
@@ -19,10 +19,10 @@ import msgspec
 
 from elwood.foundation.secrets.patterns import (
     FoundSecret,
-    encoded_cores,
-    in_context,
-    private_keys,
-    tokens,
+    encode_cores,
+    find_in_context,
+    find_private_keys,
+    find_tokens,
 )
 from elwood.foundation.text.characters import substitute
 
@@ -31,10 +31,10 @@ MASK = "***"
 
 @attrs.frozen(repr=False, str=False)
 class Secret:
-    """A text that must not be shown: prints as ``***`` however it is printed.
+    """A text that must not be shown; it always prints as ``***``.
 
-    Equal and hashed by value.  It cannot be pickled, so that it does not end up in a file or in
-    another process by accident.
+    Equal and hashed by value.  It cannot be pickled, so that it does not reach a file or another
+    process by accident.
 
     >>> key = Secret("hunter2")
     >>> f"{key!r} {key} {key:>5}"
@@ -46,7 +46,7 @@ class Secret:
     _value: str
 
     def reveal(self) -> str:
-        """Return the text itself; only for handing it to the one it is meant for."""
+        """Return the text; only to pass it to its intended recipient."""
         return self._value
 
     def __repr__(self) -> str:
@@ -62,11 +62,10 @@ class Secret:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """Return *text* with every one of *secrets*, and whatever looks like one, made ``***``.
+    """Replace *secrets*, and everything that looks like a secret, with ``***``.
 
-    Known values are found in every usual spelling, also spread over lines or in colours; tokens
-    and private keys by their form; passwords by what stands in front of them.  Takes time in
-    proportion to the length of *text*.
+    Known values are found in every usual encoding, also across lines or colour codes; tokens and
+    private keys by their format; passwords by their context.  Linear in the length of *text*.
 
     >>> redact("key=hunter2&q=1", [Secret("hunter2")])
     'key=***&q=1'
@@ -75,20 +74,19 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
 
 
 class Redactor:
-    """Takes the secrets of one configuration out of texts; calling it is `redact`."""
+    """Redact texts with the secrets of one configuration, as `redact` does."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._known = known(tuple(secret.reveal() for secret in secrets))
 
     def __call__(self, text: str) -> str:
-        return _masked(text, _find(text, self._known), len(text))
+        return _mask(text, _find(text, self._known), len(text))
 
     def partial(self, text: str) -> str:
-        """Return what may be shown now of *text*, which is still growing; what is shown only grows.
+        """Redact a partial text.  Each result is a prefix of the next one.
 
-        Held back are the last word, as it may become a token (one in other letters than ours
-        cannot); a secret at the end, as it may go on in the next line; and what may be the
-        beginning of a known one.
+        Held back are the last word if it is ASCII, because it may become a token; a secret at the
+        end, because it may continue on the next line; and a possible beginning of a known secret.
 
         >>> Redactor().partial("The key is sk-an"), Redactor().partial("The key is a secret. ")
         ('The key is ', 'The key is a secret. ')
@@ -99,25 +97,25 @@ class Redactor:
         cut = min(word, self._known.unfinished(text))
         settled = len(text[:cut].rstrip())
         found = _find(text, self._known)
-        return _masked(text, found, min([cut, *(f.start for f in found if f.end >= settled)]))
+        return _mask(text, found, min([cut, *(f.start for f in found if f.end >= settled)]))
 
     def reveals(self, text: str) -> bool:
-        """Tell whether *text*, which is about to leave, holds a known secret in any spelling.
+        """Return True if the outgoing *text* contains a known secret in any encoding.
 
-        A yes is a refusal: what asks for it to be sent is not to be trusted with the rest either.
+        The caller must then refuse the request: its author cannot be trusted with the rest either.
         """
         return next(self._known.spans(text), None) is not None
 
 
 def _find(text: str, values: "KnownSecrets") -> list[FoundSecret]:
-    """Find all that there is in *text*, in order."""
+    """Find all secrets in *text*, in order."""
     found = [FoundSecret(start, end, "secret") for start, end in values.spans(text)]
-    found += [*tokens(text), *private_keys(text), *in_context(text)]
+    found += [*find_tokens(text), *find_private_keys(text), *find_in_context(text)]
     return sorted(found, key=lambda one: (one.start, one.end))
 
 
-def _masked(text: str, found: Iterable[FoundSecret], end: int) -> str:
-    """Return *text[:end]* with what was *found* in it, in order, made ``***``."""
+def _mask(text: str, found: Iterable[FoundSecret], end: int) -> str:
+    """Return *text[:end]* with the sorted *found* secrets replaced by ``***``."""
     pieces, done = [], 0
     for one in found:
         if not one.kind or one.end > end:
@@ -129,27 +127,27 @@ def _masked(text: str, found: Iterable[FoundSecret], end: int) -> str:
 
 
 class Masked(msgspec.Struct, frozen=True):
-    """The message holds a credential; *text* is the message without it."""
+    """The message contains a credential; *text* is the message without it."""
 
     text: str
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """The message is a credential, of this *kind*, and nothing else."""
+    """The message is nothing but a credential of this *kind*."""
 
     kind: str
 
 
-# Words that may stand on the same line as a credential, its name above all, before the line says
-# something of its own: `export TOKEN=…`, `my key: …`.
+# Words on the line of a credential, mostly its name, that do not make it a message of its own:
+# `export TOKEN=…`, `my key: …`.
 _LABEL = 3
 _LETTERS = re.compile(r"[^\W_]+")
 
 
 def screen(text: str) -> Masked | Credential | None:
-    """Tell whether somebody typed a credential, which belongs into a file and not into a chat.
+    """Detect a credential typed into a chat; return None if there is no credential.
 
-    None if not.  Goes by form and surroundings only; known values are for `redact`.
+    Only format and context count; `redact` handles known values.
 
     >>> screen("use the password=hunter2 there, please, and tell me")
     Masked(text='use the password=*** there, please, and tell me')
@@ -159,7 +157,7 @@ def screen(text: str) -> Masked | Credential | None:
     found = [one for one in _find(text, known(())) if one.kind]
     if not found:
         return None
-    masked = _masked(text, found, len(text))
+    masked = _mask(text, found, len(text))
     lines = [line for line in masked.splitlines() if line.strip()]
     if all(MASK in line and len(_LETTERS.findall(line)) <= _LABEL for line in lines):
         return Credential(found[0].kind)
@@ -168,21 +166,21 @@ def screen(text: str) -> Masked | Credential | None:
 
 # --- known values ---------------------------------------------------------------------------------
 
-# Known values shorter than this are not looked for: they would take harmless words with them.
+# Shorter known values are ignored: masking them would also hide harmless words.
 SHORTEST = 4
-# A spelling shorter than this is looked for as it stands only, not across blanks, and not at all
-# in base64, base32 or backwards: it says too little to be told from a word.
+# Shorter spellings match only literally, not across blanks, and not in base64, base32 or
+# reversed: they would match ordinary words.
 SHORTEST_SPREAD = 8
-# How many characters of a text may stand for one of a spelling: `%2525`, an escape for a colour,
-# a line break with an indent now and then.  More is letters with gaps between them.
+# Characters of a text per character of a spelling: `%2525`, a colour code, an occasional line
+# break with indentation.  More means letters with gaps between them.
 _SPREAD = 16
-# Levels of escapes that are undone, one in the other.
+# Levels of nested escapes that are decoded.
 _LEVELS = 3
-# Characters of a spelling that are looked for first.
+# Characters of a spelling that are matched first.
 _HEAD = 8
 
-# What may stand between the characters of a value without changing it for a reader: blanks,
-# characters of no width, quotes, backslashes.
+# Characters inside a value that do not change it for a reader: blanks, zero-width characters,
+# quotes, backslashes.
 _NOISE = re.compile(r"""[\s"'`\\\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+""")
 _COLOURS = re.compile(rf"\x1b(?:\[[0-9;?]{{0,32}}(?:[@-~]|\Z)|\Z)|{_NOISE.pattern}")
 _NOISE_OF_ASCII = {number: None for number in range(128) if _NOISE.fullmatch(chr(number))}
@@ -191,9 +189,9 @@ _ESCAPE = re.compile(r"(%[0-9A-Fa-f]{2}|&#?[A-Za-z0-9]{2,8};)")
 
 
 class _View:
-    """A text made from *source*, itself a view or the original, and where its pieces were.
+    """A text derived from *source* (a view or the original) that knows the original positions.
 
-    What *pattern* matches is replaced by what *replace* says, or dropped.
+    Matches of *pattern* are replaced by *replace*, or removed.
     """
 
     def __init__(
@@ -205,72 +203,72 @@ class _View:
         self._source = source
         self._pattern = pattern
         self._replace = replace
-        whole = self._under
+        whole = self._source_text
         if replace is None and pattern is _NOISE and whole.isascii():
-            self.text = whole.translate(_NOISE_OF_ASCII)  # the same, five times as fast
+            self.text = whole.translate(_NOISE_OF_ASCII)  # same result, five times as fast
         elif replace is None:
             self.text = pattern.sub("", whole)
         else:
             self.text = substitute(pattern, replace, whole)
 
     @property
-    def _under(self) -> str:
+    def _source_text(self) -> str:
         return self._source if isinstance(self._source, str) else self._source.text
 
     @cached_property
     def _index(self) -> tuple[list[int], list[int]]:
-        """For each character, where what it was made from begins and ends; made for a hit only."""
+        """Start and end in the source of each character; computed for a hit only."""
         starts: list[int] = []
         ends: list[int] = []
         done = 0
-        for match in self._pattern.finditer(self._under):
+        for match in self._pattern.finditer(self._source_text):
             starts += range(done, match.start())
             ends += range(done + 1, match.start() + 1)
             done = match.end()
             made = len(self._replace(match[0])) if self._replace else 0
             starts += [match.start()] * made
             ends += [match.end()] * made
-        starts += range(done, len(self._under))
-        ends += range(done + 1, len(self._under) + 1)
+        starts += range(done, len(self._source_text))
+        ends += range(done + 1, len(self._source_text) + 1)
         return starts, ends
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
-        """Say where in the original ``text[start:end]`` stands."""
+        """Return the span of ``text[start:end]`` in the original."""
         starts, ends = self._index
         span = starts[start], ends[end - 1]
         return span if isinstance(self._source, str) else self._source.origin(*span)
 
 
 def _views(text: str) -> Iterator[_View]:
-    """Show *text* as it reads, then with its escapes undone, a level at a time."""
+    """Yield *text* without noise, then with escapes decoded, one more level at a time."""
     firsts = [_View(text, _NOISE)]
     if "\x1b" in text or "\\" in text:
-        # As well, for in front of a value half a colour, or a backslash, would take its first
-        # characters along.
-        read = _View(text, _BACKSLASHED, _meant)
-        firsts.append(_View(read, _COLOURS))
+        # An additional view, because half a colour code, or a backslash, in front of a value would
+        # remove its first characters.
+        decoded = _View(text, _BACKSLASHED, _decode_backslash)
+        firsts.append(_View(decoded, _COLOURS))
     for view in firsts:
         yield view
         for _ in range(_LEVELS):
             if not _ESCAPE.search(view.text):
                 break
-            view = _View(view, _ESCAPE, _unescaped)
+            view = _View(view, _ESCAPE, _decode_escape)
             yield view
 
 
-def _meant(escape: str) -> str:
+def _decode_backslash(escape: str) -> str:
     code = escape.lstrip("\\")
     return "\n" if len(code) == 1 else chr(int(code[1:], 16))
 
 
-@lru_cache(maxsize=1024)  # a text of nothing else would take seconds
-def _unescaped(escape: str) -> str:
+@lru_cache(maxsize=1024)  # without it a text made of escapes takes seconds
+def _decode_escape(escape: str) -> str:
     char = chr(int(escape[1:], 16)) if escape[0] == "%" else html.unescape(escape)
     return "" if _NOISE.fullmatch(char) else char
 
 
 class KnownSecrets:
-    """Finds *values* in texts.  Takes time in proportion to the length of a text."""
+    """Find *values* in texts, in time linear in the length of a text."""
 
     def __init__(self, values: Iterable[str]) -> None:
         exact: set[str] = set()
@@ -284,11 +282,11 @@ class KnownSecrets:
                     exact.add(spelling)
         self._exact = _Words(exact)
         self._spread = _Words(spread)
-        # Characters of a text in which a value may be spread out.
+        # Maximum characters of a text over which a value may be spread.
         self.reach = _SPREAD * max(map(len, exact | spread), default=0)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Give where values stand in *text*; the spans may overlap, and are in no order."""
+        """Yield the spans of values in *text*; they may overlap and are not sorted."""
         yield from self._exact.spans(text)
         if not self._spread:
             return
@@ -296,21 +294,21 @@ class KnownSecrets:
             for start, end in self._spread.spans(view.text):
                 first, last = view.origin(start, end)
                 if last - first <= _SPREAD * (end - start):
-                    yield _with_backslashes(text, first), last
+                    yield _include_backslashes(text, first), last
 
     def unfinished(self, text: str) -> int:
-        """Say from where on *text* may be the beginning of a value; its length if it is none."""
+        """Return the index from which *text* may be the beginning of a value, or its length."""
         at = len(text)
         for view in _views(text[-self.reach :]) if self.reach else ():
             start = self._spread.unfinished(view.text)
             if start < len(view.text):
                 first = view.origin(start, len(view.text))[0]
-                at = min(at, _with_backslashes(text, max(0, len(text) - self.reach) + first))
+                at = min(at, _include_backslashes(text, max(0, len(text) - self.reach) + first))
         return at
 
 
-def _with_backslashes(text: str, start: int) -> int:
-    """Take the backslashes in front along, or an escape would be left in halves."""
+def _include_backslashes(text: str, start: int) -> int:
+    """Return the index of the backslashes before *start*; half an escape must not remain."""
     first = max(0, start - _SPREAD)
     while start > first and text[start - 1] == "\\":
         start -= 1
@@ -318,7 +316,7 @@ def _with_backslashes(text: str, start: int) -> int:
 
 
 class _Words:
-    """Finds any of many words, wherever they begin."""
+    """Find any of many words at any position."""
 
     def __init__(self, words: Collection[str]) -> None:
         self._sorted = sorted(words)
@@ -343,7 +341,7 @@ class _Words:
                     yield match.start(), match.start() + len(word)
 
     def unfinished(self, text: str) -> int:
-        """Say where the first of the words begins that *text* ends within."""
+        """Return the start of an incomplete word at the end of *text*, or its length."""
         for start in range(max(0, len(text) - self._longest), len(text)):
             rest = text[start:]
             at = bisect_left(self._sorted, rest)
@@ -353,7 +351,7 @@ class _Words:
 
 
 def _tree(words: Sequence[str]) -> str:
-    """Write a pattern for sorted *words*, none the beginning of another, as a tree of letters."""
+    """Build a trie pattern of sorted *words*; no word may be a prefix of another."""
     if len(words) == 1:
         return re.escape(words[0])
     branches = (
@@ -363,19 +361,19 @@ def _tree(words: Sequence[str]) -> str:
     return f"(?:{'|'.join(branches)})"
 
 
-@lru_cache(maxsize=8)  # asked for each line of the log, about the same dozen of secrets
+@lru_cache(maxsize=8)  # each log line uses the same dozen secrets
 def known(values: tuple[str, ...]) -> KnownSecrets:
     return KnownSecrets(values)
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """List the forms in which *value* may stand in a text."""
+    """Yield the encodings in which *value* may appear in a text."""
     if len(value) < SHORTEST:
         return
     encoded = value.encode("utf-8", "surrogatepass")
     yield value
     yield value.replace(" ", "+")
-    yield encoded.decode("latin-1")  # what the bytes of escapes amount to
+    yield encoded.decode("latin-1")  # the result of decoding byte escapes
     for once in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
         yield once[1:-1]
         yield json.dumps(once[1:-1])[1:-1]  # JSON inside of a JSON text
@@ -391,5 +389,5 @@ def _spellings(value: str) -> Iterator[str]:
     if len(value) >= SHORTEST_SPREAD:
         yield value[::-1]
     for encode, *sizes in ((b64encode, 3, 6), (urlsafe_b64encode, 3, 6), (b32encode, 5, 5)):
-        cores = encoded_cores(encoded, encode, *sizes)
+        cores = encode_cores(encoded, encode, *sizes)
         yield from (core for core in cores if len(core) >= SHORTEST_SPREAD)

@@ -1,4 +1,4 @@
-"""Knows the places where a secret may be kept, and in which order they are looked into."""
+"""Load secrets from credentials, files, the configuration or the environment, in this order."""
 
 import os
 import shlex
@@ -13,9 +13,9 @@ LARGEST = 16_384
 
 
 class SecretUnusable(Exception):
-    """A secret that the operator has given cannot be used; nothing of its value is in here.
+    """A configured secret cannot be used.  The error never contains its value.
 
-    *problem* says what is wrong, *remedy* what the operator can do.
+    *remedy* is what the operator can do.
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -27,35 +27,35 @@ class SecretUnusable(Exception):
 def look_up(
     name: str, reference: str | None, variables: Sequence[str], environ: MutableMapping[str, str]
 ) -> Secret | None:
-    """Find the secret *name*; None if no place has it.
+    """Load the secret *name*; return None if it is not configured.
 
-    The places, in order: the file *name* in ``$CREDENTIALS_DIRECTORY`` (systemd.exec(5));
+    The sources, in order: the file *name* in ``$CREDENTIALS_DIRECTORY`` (systemd.exec(5));
     *reference*, which is ``file:`` and a path, or the secret itself; the first of *variables* that
-    is set.  They are removed from *environ* whichever place wins, so that no child process gets it.
+    is set.  All *variables* are always removed from *environ*, so that no child process gets them.
 
-    Raises SecretUnusable when the first place that has it is no good; the operator's fault.
+    Raises SecretUnusable if the first source that has the secret is invalid.
     """
-    held = {one: environ.pop(one, "") for one in variables}
+    values = {one: environ.pop(one, "") for one in variables}
     directory = environ.get("CREDENTIALS_DIRECTORY")
     if directory:
         path = Path(directory, name)
         if path.exists():
-            # Written by systemd, which may grant access by a list that the mode bits show as
-            # a group's: not ours to judge.
-            return _secret(_read(path, private=False), f"the credential {path}")
+            # Skip the permission check: systemd may grant access by an ACL, which the mode bits
+            # show as access for the group.
+            return _make_secret(_read(path, private=False), f"the credential {path}")
     if reference is not None and reference.startswith("file:"):
         path = Path(reference.removeprefix("file:")).expanduser()
-        return _secret(read_private(path), f"the file {path}")
+        return _make_secret(read_private(path), f"the file {path}")
     if reference is not None:
-        return _secret(reference, "the value")
-    for variable, text in held.items():
+        return _make_secret(reference, "the value")
+    for variable, text in values.items():
         if text:
-            return _secret(text, f"the variable {variable}")
+            return _make_secret(text, f"the variable {variable}")
     return None
 
 
 def read_private(path: Path) -> str:
-    """Read a file that nobody but its owner may read or change.  Raises SecretUnusable."""
+    """Read a file that only its owner may read or change.  Raises SecretUnusable."""
     return _read(path, private=True)
 
 
@@ -63,7 +63,7 @@ def _read(path: Path, *, private: bool) -> str:
     if not path.is_absolute():
         raise SecretUnusable(f"file:{path} is not an absolute path", "write it from / on")
     try:
-        # A named pipe must not keep us waiting before it can be refused.
+        # Do not block on a named pipe, which is refused below.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
@@ -91,17 +91,17 @@ def _read(path: Path, *, private: bool) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        # `from None`: the error holds the bytes.
+        # `from None`: the error contains the bytes.
         raise SecretUnusable(f"{path} is not UTF-8 text", "write the secret as text") from None
 
 
-def _secret(text: str, place: str) -> Secret:
-    """Take *text* as a secret, without the line break that editors put at the end."""
+def _make_secret(text: str, place: str) -> Secret:
+    """Check *text* and return it as a Secret, without the line break that editors append."""
     value = text.removesuffix("\n").removesuffix("\r")
     if not value:
         raise SecretUnusable(f"{place} is empty", "write the secret into it")
     if not value.isprintable() or value != value.strip():
-        # It goes into an HTTP header, whose library would show it in its complaint.
+        # It is sent in an HTTP header, and an error of the HTTP library would contain it.
         raise SecretUnusable(
             f"{place} has a blank at an end, a line break or a control character",
             "write nothing but the secret, in one line",

@@ -1,4 +1,4 @@
-"""Single characters: which can be sent, how Telegram counts them, which are shown or escaped."""
+"""Single characters: clean them, count them as Telegram does, show or escape them."""
 
 import html
 import re
@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-# What Telegram replaces or drops by itself (tdlib clean_input_string), C1 and DEL, which steer
-# terminals, and halves of surrogate pairs, which cannot be sent at all.
+# Characters that Telegram replaces or drops (tdlib clean_input_string), C1 and DEL, which control
+# terminals, and lone surrogates, which cannot be sent.
 _UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
 _DROPPED = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_PAIR = re.compile("([\ud800-\udbff][\udc00-\udfff])")
 _BREAKS = re.compile("\r\n?|[\u2028\u2029]")
-# What a terminal acts on, and what turns the direction of writing or breaks lines unseen
-# (CVE-2021-42574); a line break and a tab are harmless.
+# Control characters of terminals, and invisible direction marks and line breaks (CVE-2021-42574);
+# a newline and a tab are harmless.
 _COMMANDS = re.compile("([\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])")
 
 
-# Characters for one call into a regular expression or codec: no other thread runs meanwhile, 5 ms.
+# Characters per call of a regular expression or codec, which blocks all threads, for 5 ms.
 SLICE = 1 << 15
 _NO_BLANK = re.compile(r"\S")
 
 
 def slices(text: str, size: int = SLICE) -> Iterator[str]:
-    """Part *text*, for calls that would hold up all threads; no run of blanks is cut.
+    """Split *text* for calls that block all threads; runs of blanks stay whole.
 
     >>> list(slices("ab  cd", 3))
     ['ab  ', 'cd']
@@ -39,9 +39,9 @@ def slices(text: str, size: int = SLICE) -> Iterator[str]:
 
 
 def substitute(pattern: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
-    """Replace the matches of *pattern*, which is one group; equal matches are replaced alike.
+    """Replace the matches of *pattern*, which is one group; equal matches get equal replacements.
 
-    Three times as fast as `re.sub` where almost every character is to be replaced.
+    Three times as fast as `re.sub` if almost every character is replaced.
 
     >>> substitute(re.compile("([ab])"), str.upper, "abcab")
     'ABcAB'
@@ -53,9 +53,9 @@ def substitute(pattern: re.Pattern[str], replace: Callable[[str], str], text: st
 
 
 def clean(text: str) -> str:
-    """Make *text* sendable: no control characters but newline and tab, no half characters.
+    """Remove control characters except newline and tab, and lone surrogates.
 
-    Direction overrides go too: Telegram drops them, and they disguise file names.
+    Direction overrides are also removed: Telegram drops them, and they disguise file names.
 
     >>> clean("a\\x00b\\r\\nc\\x1b[0m\\ud800")
     'ab\\nc[0m\ufffd'
@@ -67,24 +67,24 @@ def clean(text: str) -> str:
 
 
 def well_formed(text: str) -> str:
-    """Join pairs of surrogates and replace lone ones by U+FFFD; UTF-16 offsets stay the same.
+    """Join surrogate pairs and replace lone surrogates by U+FFFD; UTF-16 offsets stay the same.
 
-    No provider accepts them, and UTF-8 cannot carry them (LLM-33).
+    No provider accepts surrogates, and UTF-8 cannot encode them (LLM-33).
 
     >>> well_formed("\\ud83d\\ude00 \\ud83d") == "\\N{GRINNING FACE} \\ufffd"
     True
     """
     if _SURROGATE.search(text) is None:
         return text
-    return _SURROGATE.sub("\ufffd", substitute(_SURROGATE_PAIR, _joined, text))
+    return _SURROGATE.sub("\ufffd", substitute(_SURROGATE_PAIR, _join_pair, text))
 
 
-def _joined(pair: str) -> str:
+def _join_pair(pair: str) -> str:
     return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def printable(text: str) -> str:
-    """Write *text* so that it cannot command a terminal: what would is shown by its number.
+    """Escape terminal control characters as their numbers.
 
     >>> printable("a\\tb\\x1b[2Jc\\x9b1m\\r\\n")
     'a\\tb⟨U+001B⟩[2Jc⟨U+009B⟩1m\\n'
@@ -93,7 +93,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""Write *text*, which is JSON, so that it cannot command a terminal, and means the same.
+    r"""Escape terminal control characters in JSON, without changing its meaning.
 
     >>> printable_json('{"a": "\x9b1m"}')
     '{"a": "\\u009b1m"}'
@@ -111,7 +111,7 @@ def utf16_length(text: str) -> int:
 
 
 def utf16_offsets(text: str) -> Sequence[int]:
-    """Give for each index of *text*, and for its end, the offset in UTF-16 units.
+    """Return the UTF-16 offset of each index of *text*, and of its end.
 
     >>> list(utf16_offsets("a\\N{GRINNING FACE}b"))
     [0, 1, 3, 4]
@@ -121,33 +121,33 @@ def utf16_offsets(text: str) -> Sequence[int]:
     return list(accumulate((1 + (char > "\uffff") for char in text), initial=0))
 
 
-# Equal blanks or line breaks in a row that are shown one by one; more could push what follows
+# Longest run of equal blanks or line breaks that is shown unchanged; a longer one could push text
 # out of sight.
 MAX_RUN = {" ": 20, "\t": 8, "\n": 3}
-# Marks that one letter may carry; more can paint over their neighbours.
+# Maximum combining marks on a letter; more can cover its neighbours.
 MAX_MARKS = 2
-# Characters beyond ASCII that a remark lists.
+# Maximum non-ASCII characters in a remark.
 MAX_LISTED = 10
 
-# Line breaks and tabs keep the form of the text and are seen nevertheless.
+# Visible signs for line breaks and tabs, which keep the layout.
 _SIGNS = {"\n": "⏎\n", "\t": "⇥\t"}
 _RESERVED = frozenset("⟨⟩⏎⇥")
-# Categories that show nothing, or what nobody can know: control, format (bidi, zero-width, tags),
-# private use, surrogates, unassigned, separators, marks around their letter.
+# Categories that are invisible or undefined: control, format (bidi, zero-width, tags), private use,
+# surrogates, unassigned, separators, enclosing marks.
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Zs", "Me"})
-# Fillers and joiners of other categories that show nothing: Default_Ignorable_Code_Point of
-# Unicode, and the blank Braille pattern.
+# Invisible fillers and joiners of other categories: Default_Ignorable_Code_Point of Unicode, and
+# the blank Braille pattern.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _REPEATED = re.compile(r"([^!-~])\1+")
 _SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
 
 
 def escape_invisible(text: str) -> str:
-    """Write *text* so that every character of it is seen, and nothing looks like something else.
+    """Make every character of *text* visible and unambiguous.
 
-    A character that shows nothing, or moves what stands around it, is written as ``⟨U+202E⟩``; the
-    marks used for that are written so themselves when the text has them, so what is shown can be
-    read back in one way only.  Takes time in proportion to the length of *text*.
+    A character that is invisible, or moves its neighbours, becomes ``⟨U+202E⟩``.  The brackets and
+    signs used for that are also escaped, so the result is reversible.  Linear in the length of
+    *text*.
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
         return text
@@ -169,7 +169,7 @@ def escape_invisible(text: str) -> str:
 
 
 def remark(text: str) -> str:
-    """Name the characters beyond ASCII in *text*, which may look like others; "" if it has none."""
+    """List the non-ASCII characters in *text*, which may look like others, or return ""."""
     found = dict.fromkeys(char for char in text if not char.isascii())
     if not found:
         return ""
@@ -183,7 +183,7 @@ def remark(text: str) -> str:
 
 
 def _show_run(run: str) -> str:
-    """Show *run*, which is one character or more of them."""
+    """Show *run*, one or more of the same character."""
     char, count = run[0], len(run)
     is_hidden, _ = _nature(char)
     if count > MAX_RUN.get(char, 1 if is_hidden else count):
@@ -192,7 +192,7 @@ def _show_run(run: str) -> str:
 
 
 def _show_marks(run: str, marks: str) -> str:
-    """Show the *marks* in *run*; the character in front of them, if any, carries a few."""
+    """Show the *marks* in *run*; a few remain on the character before them, if any."""
     before = run.rstrip(marks)
     carried = MAX_MARKS if before and before not in _SIGNS and not _nature(before)[0] else 0
     run = run[len(before) :]
@@ -202,7 +202,7 @@ def _show_marks(run: str, marks: str) -> str:
 # The letters and symbols of some scripts: most text has a few hundred.
 @lru_cache(maxsize=4096)
 def _nature(char: str) -> tuple[bool, bool]:
-    """Return whether *char* shows nothing, or moves its neighbours; and whether it is a mark."""
+    """Return whether *char* is invisible or moves its neighbours, and whether it is a mark."""
     category = unicodedata.category(char)
     hidden = char != " " and char not in _SIGNS
     hidden = hidden and (
@@ -219,12 +219,12 @@ def _escape(char: str, count: int) -> str:
     return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} {count} times⟩"
 
 
-# What could begin a tag, with blanks wherever a lenient reader might pass over them.
+# The beginning of a possible tag, with blanks that a lenient reader might ignore.
 _TAG = re.compile(r"<(?=\s*/?\s*\w)")
 
 
 def wrap_untrusted(tag: str, text: str, about: str = "") -> str:
-    """Write *text* between ``<tag about>`` and ``</tag>``; tags in it are written as entities.
+    """Wrap *text* in ``<tag about>`` and ``</tag>``, with tags inside escaped as entities.
 
     >>> print(wrap_untrusted("said", "a <- b </SAID> < c>", 'by="person"'))
     <said by="person">
@@ -236,12 +236,12 @@ def wrap_untrusted(tag: str, text: str, about: str = "") -> str:
     return f"<{head}>\n{inner}\n</{tag}>"
 
 
-# Python refuses a number of more than 4,300 digits; the greatest character has seven.
+# Python refuses numbers of more than 4,300 digits; the largest code point has seven.
 _ENDLESS = re.compile(r"&#[0-9]{1000,}+;?")
 
 
 def unescape_entities(text: str) -> str:
-    """Replace HTML entities with their characters; a number without end becomes U+FFFD.
+    """Replace HTML entities with their characters; an overlong number becomes U+FFFD.
 
     >>> unescape_entities("&lt;&#97;"), unescape_entities(f"&#{'1' * 5000};")
     ('<a', '\ufffd')
@@ -249,12 +249,12 @@ def unescape_entities(text: str) -> str:
     return html.unescape(_ENDLESS.sub("\ufffd", text))
 
 
-# Of codes that people type, none taken for another: without 0 O 1 I L, and U for V.
+# Characters of codes that people type, without similar ones: no 0 O 1 I L, nor U (like V).
 CODE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def normal_code(code: str) -> str:
-    """Undo what people do to a code when they type it.
+    """Normalize a code typed by a person.
 
     >>> normal_code(" abcd-2345 ")
     'ABCD2345'

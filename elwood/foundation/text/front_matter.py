@@ -1,6 +1,6 @@
-"""The front matter of a Markdown file, in YAML: every value is text, a list, or a map.
+"""Parse the YAML front matter of a Markdown file: every value is text, a list, or a map.
 
-Read by PyYAML, which takes 10 ms to import; so only when there is something to read.
+PyYAML takes 10 ms to import, so it is imported only when needed.
 """
 
 import json
@@ -13,35 +13,35 @@ import msgspec
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-# Characters and lines of a front matter: the longest known ones have a hundredth of it.
+# Characters and lines of a front matter; the longest known ones have a hundredth of that.
 MAX_LENGTH, MAX_LINES = 32_000, 500
-# Maps and lists within one another.
+# Levels of nested maps and lists.
 MAX_DEPTH = 8
 
 FrontMatterValue = str | tuple["FrontMatterValue", ...] | Mapping[str, "FrontMatterValue"]
 
 _FENCE = re.compile(r"-{3}[ \t]*")
-# A field whose value may be a text that should stand in quotes, with the lines that go on with it.
+# A field whose value may be unquoted text that needs quotes, with its continuation lines.
 _PLAIN = re.compile(
     r"^([\w.$-][\w.$ /-]{0,99}:[ \t]+)(?![|>'{].*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE
 )
 
 
 class FrontMatterError(Exception):
-    """This is no front matter that can be read; the text is for who wrote it."""
+    """The front matter is invalid; the text is for its author."""
 
 
 class FrontMatter(msgspec.Struct, frozen=True):
-    """What stands in the *fields* above a *body*."""
+    """The *fields* of a front matter, and the *body* after it."""
 
     fields: Mapping[str, FrontMatterValue]
     body: str
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    r"""Take *text* apart.  A value with a colon that should have been quoted is read as quoted.
+    r"""Parse *text*.  An unquoted value with a colon is read as if it were quoted.
 
-    Aliases are refused; anchors, tags and types mean nothing.  Raises FrontMatterError.
+    Aliases are refused; anchors, tags and types are ignored.  Raises FrontMatterError.
     """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):
@@ -56,7 +56,7 @@ def read_front_matter(text: str) -> FrontMatter:
     try:
         return FrontMatter(_fields(head), body)
     except FrontMatterError:
-        return FrontMatter(_fields(_PLAIN.sub(_quoted, head)), body)
+        return FrontMatter(_fields(_PLAIN.sub(_quote_value, head)), body)
 
 
 def _fields(head: str) -> Mapping[str, FrontMatterValue]:
@@ -105,6 +105,6 @@ def _value(node: "Node", depth: int) -> FrontMatterValue:
     raise AssertionError(node)
 
 
-def _quoted(field: re.Match[str]) -> str:
+def _quote_value(field: re.Match[str]) -> str:
     value = " ".join(map(str.strip, field[2].split("\n")))
     return field[1] + json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Markdown as HTML in which nothing runs and nothing is fetched."""
+"""Render Markdown as HTML without scripts and without external resources."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# What is opened learns nothing of the page, and cannot steer it.
+# A linked page receives no referrer, and cannot control this page.
 REL = "noopener noreferrer"
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s/]", re.IGNORECASE)
 
@@ -21,8 +21,8 @@ _LINK = re.compile(r"(?:https?://|mailto:)[^\s/]", re.IGNORECASE)
 def to_html(markdown: str) -> str:
     """Render *markdown* (CommonMark, tables, strikethrough).
 
-    HTML and links to anything but the web and mail stay visible as text; a picture becomes a link.
-    Line breaks stay.  What is too long or too deep for the parser is shown as it stands.
+    HTML and links to anything except the web and mail stay visible as text; an image becomes a
+    link.  Line breaks stay.  Text that is too long or too deep for the parser is shown unparsed.
 
     >>> print(to_html("*a* <b> ![x](https://e.org)").strip())
     <p dir="auto"><em>a</em> &lt;b&gt; <a href="https://e.org" rel="noopener noreferrer">x</a></p>
@@ -45,7 +45,7 @@ def to_html(markdown: str) -> str:
 
 
 def as_it_stands(text: str) -> str:
-    """Show *text* with its line breaks; nothing in it is markup."""
+    """Show *text* with its line breaks and without markup."""
     return f'<p class="plain">{escape(clean(text))}</p>\n'
 
 

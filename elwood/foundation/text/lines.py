@@ -1,4 +1,4 @@
-"""What is put into a line, a cell or quotes: words of strangers, names of files, durations."""
+"""Format values for a line, a cell or quotes: untrusted text, file names, durations."""
 
 import re
 import unicodedata
@@ -9,16 +9,16 @@ from elwood.foundation.text.characters import substitute
 
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
-# Marks that show a name as another one than it is (Trojan Source, CVE-2021-42574).
+# Direction marks that disguise a name (Trojan Source, CVE-2021-42574).
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSHOWABLE = re.compile(f"([\x00-\x1f\x7f-\x9f{_BIDI}\u2028\u2029\ud800-\udfff])")
 
 
 def one_line(text: str, limit: int = 64) -> str:
-    r"""Make *text* harmless to read: one line, nothing invisible, at most *limit* characters.
+    r"""Make *text* a single line without invisible characters, of at most *limit* characters.
 
     Control, format (bidirectional, zero-width) and private-use characters and lone surrogates
-    become blanks, and the blanks are joined.
+    become blanks, and runs of blanks become one.
 
     >>> one_line("Ann\n\u202e  Owner\u200b"), one_line("a\nb   c", 4)
     ('Ann Owner', 'a b…')
@@ -29,7 +29,7 @@ def one_line(text: str, limit: int = 64) -> str:
 
 
 def escape_name(name: str) -> str:
-    r"""Write *name*, as the disk has it, so that it can be shown and cannot mislead.
+    r"""Escape a file name so that it can be shown and cannot mislead.
 
     >>> escape_name("Straße.txt")
     'Straße.txt'
@@ -40,7 +40,7 @@ def escape_name(name: str) -> str:
 
 
 def escape_names(names: Sequence[str], most: int = 10) -> str:
-    """Write the first of *names*, and how many there are beyond them.
+    """Format the first *most* of *names*, and the number of the others.
 
     >>> escape_names(["a", "b"]), escape_names(["a", "b", "c", "d"], 2)
     ('a, b', 'a, b and 2 more')
@@ -50,7 +50,7 @@ def escape_names(names: Sequence[str], most: int = 10) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say how long something takes or is ago, rounded down, in at most two units.
+    """Format a duration, rounded down, in at most two units.
 
     >>> [duration(s) for s in (0.4, 119, 120, 7200, 11_520, 200_000)]
     ['0 s', '119 s', '2 min', '2 h', '3 h 12 min', '2 d 7 h']
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Say in one unit how long ago something was, or in how long it will be.
+    """Format the time since or until an event, in one unit.
 
     >>> ago(200), ago(200_000), ago(-11_520)
     ('3 min ago', '2 d ago', 'in 3 h')
@@ -76,7 +76,7 @@ def ago(seconds: float) -> str:
 
 
 def size_text(size: int) -> str:
-    """Say a number of bytes as people do.
+    """Format a number of bytes.
 
     >>> size_text(999), size_text(1500), size_text(2_340_000), size_text(5 * 10**9)
     ('999 B', '1.5 kB', '2.3 MB', '5.0 GB')
@@ -91,7 +91,7 @@ def size_text(size: int) -> str:
 
 
 def width(text: str) -> int:
-    """Count the columns that *text* takes in a monospaced font.
+    """Return the columns of *text* in a monospaced font.
 
     >>> width("abc"), width("漢字"), width("e\\u0301")
     (3, 4, 1)
@@ -102,10 +102,10 @@ def width(text: str) -> int:
 
 
 def clip(text: str, limit: int) -> str:
-    """Make *text* one harmless line of at most *limit* columns.
+    """Shorten *text* to one line of at most *limit* columns.
 
-    What would move the cursor, turn the direction of writing or is otherwise invisible becomes
-    a question mark: errors quote strangers.
+    Characters that move the cursor, change the direction of writing or are invisible become a
+    question mark, because errors quote untrusted text.
 
     >>> clip("a\\x1b[2Jb", 10), clip("abcdef", 4), clip("日本語", 4)
     ('a?[2Jb', 'abc…', '日…')
@@ -151,9 +151,9 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
 
 
-# --- quoting in Markdown what may contain Markdown ------------------------------------------------
+# --- quoting text in Markdown ---------------------------------------------------------------------
 
-# Characters of a person's own words that are quoted back.
+# Maximum characters of a quotation.
 MAX_QUOTED = 500
 
 
@@ -163,7 +163,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def in_quotes(text: str) -> str:
-    """Quote the words of others in one short line; nothing in it ends the quotes."""
+    """Quote *text* in one short line; it cannot end the quotes."""
     plain = " ".join(text.translate(_IN_QUOTES).split())
     return f"“{literal(cut(plain, MAX_QUOTED))}”"
 
@@ -172,23 +172,23 @@ _IN_QUOTES = str.maketrans("“”„«»`", '"""""\'')
 
 
 def fenced(text: str) -> str:
-    """Show *text* as it is, whatever marks it contains."""
+    """Put *text* in a fenced code block."""
     fence = fence_of(text)
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 def fence_of(text: str) -> str:
-    """Make a fence that is longer than any in *text*."""
+    """Return a fence that is longer than any in *text*."""
     return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def code(path: str) -> str:
-    """Show a path as code, if it can be."""
+    """Format a path as code, or escape it if it contains a backquote."""
     return literal(path) if "`" in path else f"`{path}`"
 
 
 def literal(text: str) -> str:
-    """Take from *text* the power to format, so that Markdown shows it as it was said."""
+    """Escape *text* so that Markdown shows it literally."""
     return text.translate(_LITERAL)
 
 

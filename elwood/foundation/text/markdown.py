@@ -1,4 +1,4 @@
-"""Markdown to text with entities, in UTF-16 units as Telegram counts."""
+"""Convert Markdown to text with entities, in UTF-16 units as in Telegram."""
 
 import re
 import textwrap
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# Markdown longer than this, in characters, is shown as it stands.  Hostile text costs the parser
-# up to 20 µs a character, and the answer must not hold up Elwood; it is 15 messages long.
+# Longer Markdown, in characters, is shown unparsed: hostile text costs the parser up to 20 µs per
+# character, which would block Elwood.  The limit equals 15 messages.
 MAX_MARKDOWN = 64_000
-# Levels of lists and quotes, a list counting two, as in the library's own preset.  It drops what
-# lies deeper.
+# Levels of lists and quotes, a list counts as two, as in the library's preset.  It drops deeper
+# ones.
 MAX_NESTING = 20
 REPEAT_MARK = "(again) "
-# Stands above the receipts in the footer of a reply.
+# Heading of the receipts in the footer of a reply.
 RECORDS_HEAD = "— from the records —"
 
-# Anything that could be Markdown: a text without it needs no parser.
+# Possible Markdown; a text without a match needs no parser.
 _SYNTAX = re.compile(
     r"[\\`*_~\[\]<>#|&]|\n\n\n|[^\S\n]$|^(?:[^\S\n]|[-+=:]|[0-9]+[.)])", re.MULTILINE
 )
@@ -44,7 +44,7 @@ class Entity(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Rich(msgspec.Struct, frozen=True):
-    """Text as a channel shows it, with its formatting beside it."""
+    """Text as a channel shows it, and its formatting."""
 
     text: str
     entities: tuple[Entity, ...] = ()
@@ -53,11 +53,10 @@ class Rich(msgspec.Struct, frozen=True):
 def to_entities(markdown: str, *, hide_targets: bool = True) -> Rich:
     """Render *markdown* (CommonMark, tables, strikethrough) for Telegram.
 
-    No character of the text is lost: HTML, unknown syntax, links by reference and unsafe link
-    targets stay visible as text, as do all targets without *hide_targets*; images become links, so
-    that nothing is loaded.  The text is
-    trimmed, entities nest properly and begin and end in visible characters.  It may be longer than
-    a message, and empty: `splitting.split` makes messages of it.
+    No text is lost: HTML, unknown syntax, links by reference and unsafe link targets stay visible
+    as text, as do all targets without *hide_targets*; images become links, so that nothing is
+    loaded.  The text is trimmed; entities nest properly and begin and end in visible characters.
+    It may be longer than a message, or empty: `splitting.split` turns it into messages.
     """
     source = clean(markdown)
     if len(source) > MAX_MARKDOWN or _SYNTAX.search(source) is None:
@@ -73,26 +72,26 @@ def to_entities(markdown: str, *, hide_targets: bool = True) -> Rich:
 
 
 def is_too_deep(tokens: "Sequence[Token]") -> bool:
-    """Tell whether the parser has dropped some of what it made *tokens* of."""
+    """Return True if the parser dropped text because of MAX_NESTING."""
     deepest = (token.type for token in tokens if token.level >= MAX_NESTING - 1)
     return not {"blockquote_open", "list_item_open"}.isdisjoint(deepest)
 
 
-# Characters of Markdown that Telegram draws itself; it takes 32,768.
+# Characters of Markdown that Telegram renders itself; its limit is 32,768.
 MAX_NATIVE = 30_000
-# Pictures, which it would load, and HTML; formulas, spoilers and marks, which nobody meant.
+# Images, which it would load, and HTML; formulas, spoilers and marks, which are never intended.
 _NOT_NATIVE = re.compile(r"!\[|<[A-Za-z/!?]|\$[^$]*\$|\|\|[^|]*\|\||==\S[^=]*==")
-# Links, also by reference, which Telegram hides the address of.
+# Links, also by reference; Telegram hides their address.
 _LINK = re.compile(r"\][(\[:]")
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
 def native(markdown: str, footer: str, *, hide_targets: bool = True) -> str:
-    r"""Return a reply as Markdown that Telegram draws itself; empty if it must be sent otherwise.
+    r"""Return a reply as Markdown that Telegram renders itself, or "" if that is unsafe.
 
-    It must if there is a picture or HTML anywhere in it: what is code to our parser need not be
-    code to theirs, and a picture that is loaded carries words out.  Without *hide_targets* it must
-    if there is a link.  The footer is a quote.
+    It is unsafe if it contains an image or HTML anywhere: code for our parser may not be code for
+    theirs, and loading an image can exfiltrate text.  Without *hide_targets* a link is also unsafe.
+    The footer becomes a quote.
 
     >>> native("# A\n\nb", "read *x*"), native("`![](https://evil.example/?words)`", "")
     ('# A\n\nb\n\n> read \\*x\\*', '')
@@ -121,11 +120,11 @@ def _entity(span: Span, offsets: Sequence[int]) -> Entity:
 
 @cache
 def _parser() -> "MarkdownIt":
-    """Make a parser of CommonMark, tables and strikethrough, without HTML and link definitions.
+    """Create a parser of CommonMark, tables and strikethrough, without HTML and link definitions.
 
-    It takes every link target as it is written: `address` judges them.
+    It accepts every link target unchanged: `address` checks them.
     """
-    # Imported here because it takes 20 ms, and a first poll needs none of it.
+    # Imported here because it takes 20 ms, and a first poll does not need it.
     from markdown_it import MarkdownIt
 
     class Parser(MarkdownIt):
@@ -142,29 +141,29 @@ def _parser() -> "MarkdownIt":
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
-# Characters of an address that is hidden behind text.
+# Characters of a link target behind text.
 MAX_TARGET = 2048
 
-# What tdlib's LinkManager::check_link accepts, less what we do not want hidden: it answers
-# 400 for a host without a dot (localhost) or with odd characters, so those are never entities;
-# user:password@ disguises the host.
+# Addresses that tdlib's LinkManager::check_link accepts, except disguised ones: Telegram responds
+# with 400 to a host without a dot (localhost) or with odd characters; user:password@ disguises the
+# host.
 _WEB = re.compile(
     r"https?://[a-z0-9_-]+(?:\.[a-z0-9_-]+)+\.?(?::(?P<port>[0-9]{1,5}))?(?:[/?#]\S*)?",
     re.IGNORECASE,
 )
-# tg://user names an account the bot may not know: "User not found" would cost the whole message.
+# tg://user may refer to an unknown account: "User not found" would reject the whole message.
 _TELEGRAM = re.compile(r"tg://(?!user\b)[a-z0-9_-]+(?:[/?]\S*)?", re.IGNORECASE)
-# What RFC 3986 reserves, and what is quoted already.
+# Reserved by RFC 3986, or already quoted.
 _NOT_QUOTED = ":/?#[]@!$&'()*+,;=%"
 _LOOKS_LIKE_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//|www\.", re.IGNORECASE)
 _HAS_ADDRESS_SIGNS = re.compile(r"[:/#?@.]")
 
 
 def address(target: str) -> str | None:
-    """Return *target* as the address that may stand hidden behind text, or None.
+    """Return *target* as an address that may be hidden behind text, or None.
 
-    None for a ``mailto:``: the Bot API turns it into ``http://mailto:…``.  Shown as text, it is
-    made clickable by the reader's own client.
+    None for a ``mailto:``, because the Bot API turns it into ``http://mailto:…``.  Clients make it
+    clickable when it is shown as text.
     """
     if len(target) > MAX_TARGET:
         return None
@@ -176,17 +175,17 @@ def address(target: str) -> str | None:
 
 
 def visible(target: str) -> str:
-    """Write *target* for a reader: a mail address without its scheme."""
+    """Return *target* for a reader: a mail address without its scheme."""
     return target[7:] if target[:7].lower() == "mailto:" else target
 
 
 def is_target(text: str) -> bool:
-    """Tell whether *text* in the place of a link's target can be one: ``f[i](x)`` is no link."""
+    """Return True if *text* can be a link target: ``f[i](x)`` is not a link."""
     return _HAS_ADDRESS_SIGNS.search(text) is not None
 
 
 def claims_another(label: str, target: str) -> bool:
-    """Tell whether *label* reads like an address other than *target*: a disguise."""
+    """Return True if *label* looks like an address other than *target*."""
     if _LOOKS_LIKE_ADDRESS.match(label) is None:
         return False
     bare, other = (re.sub(r"^(?:https?:)?//|/$", "", s.lower()) for s in (label, target))
@@ -195,14 +194,14 @@ def claims_another(label: str, target: str) -> bool:
 
 Align = Literal["left", "center", "right"]
 
-# Columns of a telephone in portrait: a wider line wraps and the alignment is worse than none.
+# Columns of a phone in portrait mode; wider lines wrap, which breaks the alignment.
 MAX_WIDTH = 40
 
 
 def grid(rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:
-    """Draw *rows*, the first of which is the header; None if a line would exceed `MAX_WIDTH`.
+    """Draw *rows*, with a header first; return None if a line would exceed `MAX_WIDTH`.
 
-    Cells are single lines.  The first line never begins with a space, for Telegram would strip it.
+    Cells are single lines.  The first line never begins with a space: Telegram would strip it.
     """
     columns = len(aligns)
     if not columns or 4 * columns - 3 > MAX_WIDTH:  # the narrowest: one character and " | " each
@@ -236,7 +235,7 @@ def _pad(cell: str, columns: int, align: Align) -> str:
 
 BULLETS = "•◦▪"
 BREAK = "———"
-# Characters of a label that are repeated in each row of a table that is too wide for a grid.
+# Maximum characters of a label that each row repeats if a table is too wide for a grid.
 MAX_LABEL = 24
 
 _KINDS = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
@@ -247,9 +246,9 @@ _NOT_BLANK = re.compile(r"[^ \t>]")
 
 
 class Renderer:
-    """Writes tokens on *page*.  *lines* are the source, for the author's blank lines.
+    """Write tokens to *page*.  *lines* are the source, for the author's blank lines.
 
-    Targets of links are hidden behind their text if *hide_targets*, else shown beside it.
+    With *hide_targets* link targets are hidden behind their text, else shown after it.
     """
 
     def __init__(self, page: TextPage, lines: Sequence[str], *, hide_targets: bool) -> None:
@@ -319,7 +318,7 @@ class Renderer:
         self._page.indent(mark, " " * len(mark))
 
     def _open_quote(self) -> None:
-        # Telegram's quotes are blocks that cannot nest: an inner one is marked as in a mail.
+        # Telegram's quotes cannot nest: an inner one is marked with "> ".
         if self._page.indents or self._page.is_inside("blockquote"):
             self._page.indent("> ", "> ")
         else:
@@ -332,10 +331,10 @@ class Renderer:
             self._page.close()
 
     def _code_block(self, token: "Token") -> None:
-        # Telegram makes each tab one space.
+        # Telegram replaces each tab by one space.
         code = _BLANK_LINES.sub("", token.content.expandtabs(4)).rstrip()
         if code.startswith(" "):
-            # Spaces before a code block would stand outside of it, and its first line aslant.
+            # Leading spaces would be outside the code block, and misalign its first line.
             code = textwrap.dedent(code)
         words = token.info.split(maxsplit=1)
         language = words[0] if words and _LANGUAGE.fullmatch(words[0]) else None
@@ -359,7 +358,7 @@ class Renderer:
             self._records(rows[0], rows[1:])
 
     def _records(self, header: Sequence["Token"], rows: Sequence[Sequence["Token"]]) -> None:
-        """Write a table that is too wide for a telephone row by row, each cell behind its label."""
+        """Write a table that is too wide for a phone row by row, each cell after its label."""
         page = self._page
         labels = [self._flat(cell) for cell in header]
         if not rows:
@@ -368,7 +367,7 @@ class Renderer:
             page.block(1)
             page.indent("• ", "  ")
             for label, cell in zip(labels, row, strict=True):
-                # The first row names every column in full, lest a label be lost.
+                # The first row has every label in full, so that no label is lost.
                 if number == 0 or cell.content.strip():
                     is_short = number == 0 or len(label) <= MAX_LABEL
                     page.block(1)
@@ -379,7 +378,7 @@ class Renderer:
     def _flat(self, cell: "Token") -> str:
         """Return a table cell as one line of text."""
         if not cell.content:
-            return ""  # short rows are filled up by the parser, which can be many cells
+            return ""  # the parser pads short rows, with many cells perhaps
         page = TextPage()
         Renderer(page, (), hide_targets=False)._inline(cell.children or ())
         return " ".join(page.finish()[0].split())
@@ -398,7 +397,7 @@ class Renderer:
                     page.open(_KINDS[token.type])
                 case "strong_close" | "em_close" | "s_close":
                     page.close()
-                case "link_open" if not in_link:  # the parser lets <…> be a link within a link
+                case "link_open" if not in_link:  # the parser allows <…> within a link
                     start = index + 1
                     while tokens[index].type != "link_close" or tokens[index].level != token.level:
                         index += 1
@@ -406,7 +405,7 @@ class Renderer:
                 case "image" if in_link:
                     self._inline(token.children or (), in_link=True)
                 case "image":
-                    # Never the image itself: to fetch it would tell its server what we read.
+                    # Never the image itself: fetching it would tell its server what we read.
                     self._link(token, str(token.attrs["src"]), token.children or ())
                 case _:
                     page.write(token.content)
@@ -423,7 +422,7 @@ class Renderer:
             self._inline(inside, in_link=True)
             page.close()
         elif not is_target(target):
-            page.write("[")  # as it was written: this is no link at all
+            page.write("[")  # the source text, because this is not a link
             self._inline(inside, in_link=True)
             page.write(f"]({target})")
         else:
@@ -434,7 +433,7 @@ class Renderer:
 
 
 def _task_box(following: Sequence["Token"]) -> str:
-    """Return the box of a task list's item, taking its ``[x]`` out of the text; or nothing."""
+    """Remove the ``[x]`` of a task list item from the text and return a box, or ""."""
     if len(following) < 2 or not (children := following[1].children):
         return ""
     match = _TASK.match(children[0].content) if children[0].type == "text" else None

@@ -1,7 +1,7 @@
-"""What a server sent → text for the model, or the reason why it is none.
+"""Convert a response body to text for the model, or report why that is impossible.
 
-HTML becomes the text that a reader sees, as Markdown, without menus, pictures and hidden parts.
-lxml builds the tree; it is imported with the first page.
+HTML becomes the visible text, as Markdown, without menus, pictures and hidden parts.  lxml builds
+the tree; it is imported with the first page.
 """
 
 import re
@@ -13,8 +13,8 @@ import msgspec
 from elwood.foundation.text.characters import clean, slices
 from elwood.foundation.text.lines import fence_of
 
-# Characters that show nothing and can carry words past the reader: soft hyphen, marks of width,
-# direction and variation, tags.  Joiners stay: some scripts and emoji need them.
+# Invisible characters that can hide text from a reader: soft hyphen, marks of width, direction and
+# variation, tags.  Joiners stay: some scripts and emoji need them.
 _INVISIBLE = re.compile(
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2060-\u206f"
     "\ufe00-\ufe0e\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -23,7 +23,7 @@ _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = re.compile(
     r"text/[\w.+-]+|application/(?:json|xml|javascript|x-ndjson|yaml|x-yaml|[\w.-]+\+(?:json|xml))"
 )
-# What a body starts with tells what it is.
+# Signatures at the start of a body.
 _KINDS = (
     (b"%PDF-", "a PDF document"),
     (b"\x89PNG", "a PNG picture"),
@@ -34,34 +34,33 @@ _KINDS = (
     (b"\x7fELF", "a program"),
     (b"SQLite format 3", "an SQLite database"),
 )
-# Bytes that are looked at to tell data from text.
+# Characters searched for a zero byte, which means binary data.
 _START = 1024
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """Text of a page, its *title* if it has one.
+    """The text of a page."""
 
-    *is_cut* says that the page has more, or is nested more deeply, than is read.
-    """
-
+    # "" if it has none.
     title: str
     text: str
+    # Whether the page is longer, or nested more deeply, than the parser reads.
     is_cut: bool = False
 
 
 class UnreadablePage(msgspec.Struct, frozen=True):
-    """No text can be made of it; *why* says what it is, in our words."""
+    """The body is not text; *why* describes it in our words."""
 
     why: str
 
 
 def kind_of(body: bytes) -> str:
-    """Say what *body* is that is no text, by what it starts with; empty if it may be text."""
+    """Return the kind of a binary *body* by its signature, or "" if it may be text."""
     return next((kind for magic, kind in _KINDS if body.startswith(magic)), "")
 
 
 def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadablePage:
-    """Make text of *body*, had from *url*; other text than HTML stays as it is."""
+    """Convert *body*, fetched from *url*, to text; text other than HTML is unchanged."""
     if kind := kind_of(body):
         return UnreadablePage(kind)
     media = content_type.partition(";")[0].strip().lower()
@@ -72,18 +71,18 @@ def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadableP
         found = article(text, url)
         if found is None:
             return UnreadablePage("a page with tags that nobody writes")
-        return Readable(_visible(found.title), _visible(found.text), found.is_cut)
+        return Readable(_remove_invisible(found.title), _remove_invisible(found.text), found.is_cut)
     if media and _TEXT.fullmatch(media) is None:
         return UnreadablePage("neither a page nor text")
-    return Readable("", _visible(text))
+    return Readable("", _remove_invisible(text))
 
 
-def _visible(text: str) -> str:
+def _remove_invisible(text: str) -> str:
     return "".join(clean(_INVISIBLE.sub("", part)) for part in slices(text))
 
 
-# What web pages mean by the names of encodings (WHATWG Encoding), as Python calls it.  Others are
-# not tried: some of Python's codecs are no encodings of text, or take quadratic time.
+# Encoding names of web pages (WHATWG Encoding) and Python's codecs.  Other codecs are not tried:
+# some of Python's are not text encodings, or take quadratic time.
 _CODECS = {
     **{name: "utf-8" for name in ("utf-8", "utf8")},
     **{name: "cp1252" for name in ("iso-8859-1", "latin1", "us-ascii", "ascii", "windows-1252")},
@@ -102,15 +101,15 @@ _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", 
 _HEAD = 1024
 _IN_HEADER = re.compile(r"charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _IN_META = re.compile(rb"<meta\b[^>]{0,200}\bcharset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.I)
-# Bytes at the end that may be the beginning of a character that was cut.
+# Maximum bytes of an incomplete character at the end.
 _TAIL = 3
 
 
 def decode(body: bytes, content_type: str) -> str:
-    """Decode *body*; what cannot be decoded becomes U+FFFD.
+    """Decode *body*; undecodable bytes become U+FFFD.
 
-    A byte-order mark decides, then that the bytes are good UTF-8, which other text is not by
-    chance; then the header, then the page itself, and at last the encoding of the old web.
+    In order of precedence: a byte-order mark; valid UTF-8, which other encodings do not produce by
+    chance; the header; the page itself; windows-1252.
     """
     for mark, codec in _MARKS:
         if body.startswith(mark):
@@ -138,13 +137,13 @@ def _tags(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-# Elements that are no part of what is read, or cannot be.
+# Elements without readable text.
 _DROPPED = _tags(
     "applet aside audio button canvas datalist embed footer frameset iframe map math nav noembed "
     "noframes noscript object script select style svg template textarea video"
 )
 _DROPPED_ROLES = frozenset(("navigation", "complementary", "contentinfo", "search", "menu"))
-# Elements that begin a new line.
+# Elements that start a new line.
 _BLOCKS = _tags(
     "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset "
     "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li listing main "
@@ -152,7 +151,7 @@ _BLOCKS = _tags(
     "xmp"
 )
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-# Characters of a style attribute that are looked at: more is no style by hand.
+# Maximum characters of a style attribute that are searched; longer ones are generated.
 _MAX_STYLE = 2000
 _HIDING = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|content-visibility:hidden"
@@ -161,19 +160,19 @@ _HIDING = re.compile(
 )
 _BLANKS = re.compile(r"[ \t\r\f\xa0]+")
 _SPACE = re.compile(r"\s+")
-# Characters of a link that are shown; what is longer carries data rather than a place.
+# Maximum characters of a link; longer ones carry data.
 _MAX_LINK = 500
 # Characters of a title that are read.
 _MAX_TITLE = 2000
-# Elements of a page that are read: some times those of a long article; each takes 10 µs.
+# Maximum elements of a page, several times a long article; each takes 10 µs.
 MAX_ELEMENTS = 50_000
-# Characters that the main part of a page must have to be taken for the whole.
+# Minimum characters of the main part of a page to be used instead of the whole.
 _ENOUGH = 200
-# Levels of lists that are indented; each costs characters on every line.
+# Maximum indented levels of lists; each adds characters to every line.
 _MAX_INDENT = 6
 
-# A comment, an element that holds no markup (one of its attributes), or a tag with its attributes;
-# nothing is tried twice.
+# A comment, an element without markup in it, or a tag, each with its attributes; without
+# backtracking.
 _ATTRIBUTES = r"""(?: [^>=]++ | =\s*+ (?: "[^"]*+" | '[^']*+' )? )*+"""
 _TAG = re.compile(
     rf"""<!--.*?(?:--!?>|\Z)
@@ -183,16 +182,16 @@ _TAG = re.compile(
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _QUOTED = re.compile(r""""[^"]*+"|'[^']*+'""")
-# Characters of one tag without what is quoted in it; the parser takes quadratic time on many
-# attributes, 50 ms for so many.
+# Characters of a tag outside quotes; the parser takes quadratic time for many attributes, 50 ms at
+# this limit.
 MAX_TAG = 16_384
 
 
 def article(html: str, url: str) -> "Readable | None":
-    """Write what is readable of *html*, whose links are relative to *url*.
+    """Convert *html* to Markdown, with links relative to *url*.
 
-    If the page marks its main part, and that is not nearly empty, only that.  Takes time in
-    proportion to the length of *html*; a page with more attributes than anybody writes is None.
+    If the page marks its main part, and that is not nearly empty, use only that.  Linear in the
+    length of *html*.  Return None for a page with an excessive number of attributes.
     """
     from lxml import etree
 
@@ -203,7 +202,7 @@ def article(html: str, url: str) -> "Readable | None":
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
         root = etree.fromstring(html.encode("utf-8", "replace"), parser)
-    except etree.XMLSyntaxError:  # there is not one element in it
+    except etree.XMLSyntaxError:  # it has no element
         return Readable("", "")
     if root is None:
         return Readable("", "")
@@ -234,18 +233,17 @@ def article(html: str, url: str) -> "Readable | None":
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """Some lines; *part* says in which part of a page they stand.
-
-    Neighbours of the same *kind* follow without an empty line; "" is not like any other.
-    """
+    """Some lines of a page."""
 
     text: str
+    # "main", "article" or "".
     part: str
+    # No blank line separates neighbours of the same kind, unless it is "".
     kind: str
 
 
 class _Writer:
-    """Collects blocks of Markdown; is told what begins and ends, in the order of the page."""
+    """Collect blocks of Markdown from the start and end of each element, in page order."""
 
     def __init__(self, url: str) -> None:
         self._base = url
@@ -257,12 +255,12 @@ class _Writer:
         self._pre = 0
         self._heading = 0
         self._quotes = 0
-        # For each list that is open the number of its next item; 0 if it has none.
+        # Number of the next item of each open list; 0 for bullets.
         self._lists: list[int] = []
         self._marker = ""
-        self._tables = 0  # how deep we are in them; only the outermost is one for us
+        self._tables = 0  # depth; only the outermost is drawn as a table
         self._rows = 0  # of the outermost
-        self._table = 0  # its number
+        self._table = 0  # number of the outermost
         self._row: list[str] = []
         self._cell: list[str] | None = None
         self._link = ""
@@ -274,7 +272,7 @@ class _Writer:
         if self._in_title:
             self._title = self._title or _SPACE.sub(" ", text[:_MAX_TITLE]).strip()
             return
-        self._line.append(text if self._pre else _joined(_SPACE, text))
+        self._line.append(text if self._pre else _collapse(_SPACE, text))
         self._has_link_text = self._has_link_text or not text.isspace()
 
     def enter(self, name: str, attributes: Mapping[str, str]) -> None:
@@ -359,7 +357,7 @@ class _Writer:
         return Readable(self._title, "".join(pieces[1:]), is_cut)
 
     def flush(self, *, when: bool = True) -> None:
-        """End a line: what was collected becomes a block."""
+        """End a line and add it as a block."""
         if not when or not self._line:
             return
         if self._has_link_text:
@@ -368,13 +366,13 @@ class _Writer:
         self._line.clear()
         if self._pre:
             if text.strip():
-                self._put_lines(_fenced(text) if self._cell is None else text.split("\n"))
+                self._put_lines(_fence_lines(text) if self._cell is None else text.split("\n"))
             return
-        lines = [_joined(_BLANKS, line).strip() for line in text.split("\n")]
+        lines = [_collapse(_BLANKS, line).strip() for line in text.split("\n")]
         self._put_lines([line for line in lines if line.strip("`")])
 
     def _put_lines(self, lines: list[str]) -> None:
-        """Add a block, in the form of where we are."""
+        """Add a block with the heading, list and quote marks of its position."""
         if not lines:
             return
         if self._cell is not None:
@@ -401,7 +399,7 @@ class _Writer:
             self._lists[-1] += 1
 
     def _end_row(self) -> None:
-        """Add a row; one of a single cell is a paragraph, as in pages laid out by tables."""
+        """Add a row; a single cell is a paragraph, because tables are also used for layout."""
         row, self._row = self._row, []
         if len(row) == 1:
             self._put_lines(row if row[0] else [])
@@ -418,12 +416,12 @@ class _Writer:
         self._link = ""
 
 
-def _joined(blanks: re.Pattern[str], text: str) -> str:
+def _collapse(blanks: re.Pattern[str], text: str) -> str:
     return "".join(blanks.sub(" ", part) for part in slices(text))
 
 
 def _is_dropped(name: str, attributes: Mapping[str, str]) -> bool:
-    """Tell whether an element is hidden, as far as its own tag says, or no text of the page."""
+    """Return True if the element's own tag hides it, or it is not text of the page."""
     if name in _DROPPED or (name == "dialog" and "open" not in attributes):
         return True
     if name in ("html", "body") or not attributes:
@@ -442,14 +440,14 @@ def _part(name: str, attributes: Mapping[str, str]) -> str | None:
     return "article" if name == "article" else None
 
 
-def _fenced(code: str) -> list[str]:
+def _fence_lines(code: str) -> list[str]:
     lines = [line.rstrip() for line in code.strip("\n").split("\n")]
     fence = fence_of(code)
     return [fence, *lines, fence]
 
 
 def _link(base: str, href: str) -> str:
-    """Write where a link leads; empty if it is none that could be fetched."""
+    """Return the target of a link, or "" if it cannot be fetched."""
     href = href.strip()
     if not href or href.startswith("#"):
         return ""

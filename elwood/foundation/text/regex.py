@@ -1,4 +1,4 @@
-r"""Regular expressions that owners and models write, in RE2: their time is linear in the text.
+r"""Regular expressions of owners and models, run by RE2 in time linear in the text.
 
 RE2 has no look-around, such as ``(?=…)``, and no back-references, such as ``\1``.
 """
@@ -6,8 +6,8 @@ RE2 has no look-around, such as ``(?=…)``, and no back-references, such as ``\
 from collections.abc import Callable
 from functools import lru_cache
 
-# Bytes for an expression and its states: the longest that fits (8,000 steps) needs half a second
-# for 64 KiB in the worst case, and cannot be stopped meanwhile.
+# Bytes for an expression and its states: the longest possible one (8,000 steps) needs half a second
+# for 64 KiB in the worst case, and cannot be interrupted.
 MAX_MEMORY = 1 << 20
 
 
@@ -17,14 +17,14 @@ class BadRegex(ValueError):
 
 @lru_cache(maxsize=128)
 def compile_regex(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], int | None]:
-    r"""Return a function that returns where the first match in some bytes ends, or None.
+    r"""Return a function that returns the end of the first match in its argument, or None.
 
     Raises BadRegex.
 
     >>> compile_regex(r"b\w+")(b"a bee or two"), compile_regex("B")(b"bee")
     (5, None)
     """
-    import re2  # compiled code, and most commands of the command line need none of it
+    import re2  # compiled code that most commands do not need
 
     options = re2.Options()
     options.max_mem = MAX_MEMORY

@@ -1,4 +1,4 @@
-"""A page in the making: its text, line by line and indented, and the formatted spans in it."""
+"""Build a page of indented lines with formatted spans."""
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ class Span(msgspec.Struct):
 
 
 class TextPage:
-    """Collects text and spans.  A span is opened and closed like a bracket."""
+    """Collect text and spans.  Spans open and close like brackets."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -26,11 +26,11 @@ class TextPage:
         self._open: list[Span | None] = []
         self.indents: list[str] = []
         self._gap = 0
-        # Nothing stands on the line but a bullet or quote mark: the next block shares it.
+        # The line has only a bullet or quote mark: the next block shares it.
         self._fresh = True
 
     def block(self, gap: int) -> None:
-        """Begin a block *gap* line ends below the one before, unless it follows its bullet."""
+        """Start a block *gap* line ends after the previous one, unless it follows its bullet."""
         if not self._fresh:
             self._gap = max(self._gap, gap)
 
@@ -44,7 +44,7 @@ class TextPage:
         self._fresh = False
 
     def verbatim(self, text: str, kind: str, language: str | None = None) -> None:
-        """Add whole lines that take no indentation and share their lines with nothing."""
+        """Add whole lines without indentation that share no line with other text."""
         if self._fresh and self._size:
             self._gap = max(self._gap, 1)
         self._break(indented=False)
@@ -53,7 +53,7 @@ class TextPage:
         self._fresh = False
 
     def indent(self, mark: str, rest: str) -> None:
-        """Begin a block whose first line starts with *mark* and the others with *rest*."""
+        """Start a block whose first line begins with *mark* and the others with *rest*."""
         self._break()
         self._put(mark)
         self.indents.append(rest)
@@ -67,7 +67,7 @@ class TextPage:
         return any(span is not None and span.kind == kind for span in self._open)
 
     def open(self, kind: str, url: str | None = None) -> None:
-        """Begin a span; inside of one of the same kind it is none, for they cannot nest."""
+        """Start a span; ignore it within another of the same kind, because they cannot nest."""
         self._break()
         span = None if self.is_inside(kind) else Span(kind, self._size, url=url)
         if span is not None:
@@ -84,7 +84,7 @@ class TextPage:
                 self._fresh = False
 
     def code(self, text: str) -> None:
-        """Add code within a line: other formatting is interrupted, inside of a link it has none."""
+        """Add inline code; it interrupts other formatting, and is plain text within a link."""
         if self.is_inside("text_link"):
             self.write(text)
             return

@@ -1,4 +1,4 @@
-"""Cutting rich text into messages: where to cut, and formatting carried over the cuts."""
+"""Split rich text into messages, and carry formatting over the cuts."""
 
 import re
 import unicodedata
@@ -13,27 +13,27 @@ from elwood.foundation.text.rich_text import Span, trimmed
 
 # UTF-16 units of one message.
 MESSAGE_LIMIT = 4096
-# Units that are left in a message for `markdown.mark_repeat`.
+# Units reserved in a message for `markdown.mark_repeat`.
 REPEAT = 16
 LIMIT = MESSAGE_LIMIT - REPEAT
-# Units that a message must hold: a question about a call says in one why it is asked.
+# Minimum units of a message: a question about a call, with its reasons, must fit into one.
 LEAST = 2000
-# Telegram drops the surplus; the longest matter most: the footer of a reply is one.
+# Telegram drops more; the longest matter most: the footer of a reply is one.
 MAX_ENTITIES = 100
-# What is sent when there is nothing to be seen: Telegram refuses an empty message.
+# Sent instead of an empty message, which Telegram refuses.
 NOTHING = "…"
 
-# What tdlib's strip_empty_characters and clean_input_string leave nothing of.
+# Removed by tdlib's strip_empty_characters and clean_input_string.
 _INVISIBLE = re.compile(
     "[\\s\u030a\u0333\u033f\u180e\u200b-\u200f\u202a-\u202e\u2800\ufeff\ufffc\U000e0000-\U000e007f]*"
 )
 _VISIBLE = re.compile(r"\S")
-# Code points that one visible character may have before we cut it all the same.
+# Code points of one visible character; longer ones may be cut.
 _LONGEST_CLUSTER = 64
 
 
 Offsets = Callable[[str], Sequence[int]]
-"""Measures a text: the result has at index n the size of its first n characters."""
+"""Measure a text: index n of the result is the size of its first n characters."""
 
 
 def character_offsets(text: str) -> Sequence[int]:
@@ -46,7 +46,7 @@ def character_offsets(text: str) -> Sequence[int]:
 
 
 class MessageSize(msgspec.Struct, frozen=True):
-    """How much one message of a channel holds: *limit* units, as *offsets* counts them.
+    """Capacity of a message of a channel: *limit* units, measured by *offsets*.
 
     Raises ValueError if a question about a call would not fit.
     """
@@ -60,7 +60,7 @@ class MessageSize(msgspec.Struct, frozen=True):
 
     @property
     def room(self) -> int:
-        """Return how much we put into one message: it may be marked as a repeat later."""
+        """Units that we use of a message, which may be marked as a repeat later."""
         return self.limit - REPEAT
 
     def measure(self, text: str) -> int:
@@ -68,17 +68,17 @@ class MessageSize(msgspec.Struct, frozen=True):
         return self.offsets(text)[-1]
 
 
-# The size if a channel names no other: Telegram's, which counts as `Entity` does.
+# Default size: Telegram's, in the units of `Entity`.
 STANDARD = MessageSize(MESSAGE_LIMIT, utf16_offsets)
 
 
 def split(rich: Rich, limit: int = LIMIT, offsets_of: Offsets = utf16_offsets) -> tuple[Rich, ...]:
-    """Cut *rich* into messages of at most *limit* units; the same input, the same pieces.
+    """Split *rich* into messages of at most *limit* units; the result is deterministic.
 
-    Cuts fall on a blank line outside of code, else a line end, else a space, else between two
-    characters; near the end of the piece if there is such a place in its second half.  Only white
-    space at the cuts is lost.  Entities go on in the next piece; each piece has at most
-    `MAX_ENTITIES`.  Pieces are trimmed and never empty: what shows nothing becomes "…".
+    Cuts are at a blank line outside code, else a line end, else a space, else between two
+    characters; the second half of a piece is searched first.  Only white space at the cuts is lost.
+    Entities continue in the next piece; each piece has at most `MAX_ENTITIES`.  Pieces are trimmed
+    and never empty: invisible text becomes "…".
     """
     if limit < 2:
         raise ValueError("a piece must have room for a character, that is for two units")
@@ -116,7 +116,7 @@ def _span(entity: Entity, offsets: Sequence[int]) -> Span:
 
 
 def _entities(spans: Sequence[Span], piece: str, start: int) -> tuple[Entity, ...]:
-    """Clip *spans* to the *piece* of text that begins at *start*."""
+    """Clip *spans* to the *piece* of text that starts at *start*."""
     kept: list[Span] = []
     for span in spans:
         here = Span(
@@ -136,7 +136,7 @@ def _entities(spans: Sequence[Span], piece: str, start: int) -> tuple[Entity, ..
 
 
 def _cut(text: str, start: int, end: int, blocks: Sequence[Span]) -> int:
-    """Choose where the piece that begins at *start* ends: after *start*, not after *end*."""
+    """Return the end of the piece that starts at *start*: after *start*, at most *end*."""
     for low in ((start + end) // 2, start):
         for cut in (
             _paragraph(text, low, end, blocks),
@@ -149,7 +149,7 @@ def _cut(text: str, start: int, end: int, blocks: Sequence[Span]) -> int:
 
 
 def _paragraph(text: str, low: int, end: int, blocks: Sequence[Span]) -> int:
-    """Find the last blank line that is not in a block of code, or -1."""
+    """Return the index of the last blank line outside code blocks, or -1."""
     while (cut := text.rfind("\n\n", low + 1, end + 2)) != -1:
         index = bisect_right(blocks, cut, key=lambda block: block.start) - 1
         if index < 0 or cut >= blocks[index].end:
@@ -166,7 +166,7 @@ def _between_characters(text: str, start: int, end: int) -> int:
 
 
 def _is_one_character(text: str, cut: int) -> bool:
-    """Tell whether readers would see a character broken at *cut*: a rough UAX #29."""
+    """Return True if *cut* would break a visible character: an approximation of UAX #29."""
     before, after = text[cut - 1], text[cut]
     joined = "\u200d" in (before, after) or "\U0001f3fb" <= after <= "\U0001f3ff"  # of a skin
     return joined or unicodedata.category(after) in {"Mn", "Mc", "Me"}
@@ -175,15 +175,15 @@ def _is_one_character(text: str, cut: int) -> bool:
 def parts(
     text: str, footer: str, size: MessageSize = STANDARD, *, hide_targets: bool = True
 ) -> tuple[Rich, ...]:
-    """Cut a reply into messages; the same reply always gives the same ones."""
+    """Split a reply into messages, deterministically."""
     rich = with_footer(text, footer, hide_targets=hide_targets)
     return split(rich, size.room, size.offsets)
 
 
 def with_footer(text: str, footer: str, *, hide_targets: bool = True) -> Rich:
-    """Put a reply together; without *hide_targets* links show their addresses.
+    """Join a reply and its footer; without *hide_targets* links show their addresses.
 
-    The footer is made from receipts, so it is set apart as a quote and never read as Markdown.
+    The footer is made from receipts, so it becomes a quote and is never parsed as Markdown.
     """
     rich = to_entities(text, hide_targets=hide_targets)
     footer = clean(footer)

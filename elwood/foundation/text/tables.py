@@ -1,6 +1,6 @@
-"""Tables that fit a terminal, and small pictures of numbers.
+"""Tables that fit a terminal, and small charts.
 
-A line is parts with a style each: what makes a terminal show one is written by the printer alone.
+A line consists of styled parts; only the printer writes terminal control sequences.
 """
 
 import re
@@ -12,13 +12,13 @@ from elwood.foundation.text.characters import printable
 from elwood.foundation.text.lines import clip, width, wrap
 
 Style = Literal["", "bold", "dim", "good", "warning", "bad"]
-# To how many columns what is not spare may shrink; characters of a cell.
+# Minimum columns of a shrunk cell that is not spare; maximum characters of a cell.
 LEAST, MAX_CELL = 20, 2_000
 GAP, _SPARKS = "  ", "▁▂▃▄▅▆▇█"
 
 
 class Styled(NamedTuple):
-    """A part of a line, or of a table the text of a cell."""
+    """A part of a line, or the text of a table cell."""
 
     text: str
     style: Style = ""
@@ -33,9 +33,9 @@ def table(
 ) -> list[Line]:
     """Draw *rows* below their *titles*, in at most *room* columns of the terminal.
 
-    Where there is too little the widest cells shrink: a text of one line is clipped, one of several
-    is wrapped.  What is called *spare* does not: it is left out, the first first, and if all of it
-    is empty.  Without *room* each row is one line, whole: a program reads that.
+    If there is too little room, the widest cells shrink: a text of one line is clipped, a longer
+    one is wrapped.  *spare* columns do not shrink: they are omitted in order, or if empty.  Without
+    *room* each row is one complete line, for programs.
 
     >>> def plain(lines): return ["".join(part.text for part in line) for line in lines]
     >>> drawn = [("tea", "a drink made of leaves\\nin water", "me")]
@@ -98,7 +98,7 @@ def bar(share: float, size: int = 14) -> Styled:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Draw how *values* go, from 0 on.
+    """Draw *values* as a sparkline that starts at 0.
 
     >>> spark([0, 1, 5, 10])
     '▁▂▅█'

@@ -1,17 +1,17 @@
-"""How many tokens a text has, roughly: no vendor publishes its tokenizer.
+"""Estimate the tokens of a text, because no vendor publishes its tokenizer.
 
-Within about a fifth of the truth for prose, code, logs and JSON; four characters a token would be
-short by half for JSON and by two thirds for Chinese.  Keep a tenth of the window free.
+The error is about a fifth for prose, code, logs and JSON; four characters per token would be too
+low by half for JSON and by two thirds for Chinese.  Keep a tenth of the window free.
 """
 
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-# What each kind of piece costs: tokens for the whole piece, and tokens per character.
+# Cost of each kind of piece: tokens for the whole piece, and tokens per character.
 _COSTS = {
-    "blank": (0.0, 0.0),  # belongs to the word behind it
-    "run": (0.0, 0.6),  # keys, hashes, base64: 1.5 to 1.8 characters a token
+    "blank": (0.0, 0.0),  # part of the next word
+    "run": (0.0, 0.6),  # keys, hashes, base64: 1.5 to 1.8 characters per token
     "word": (1.0, 0.0),
     "long": (0.0, 1 / 7),
     "digits": (0.0, 1 / 3),
@@ -22,7 +22,7 @@ _COSTS = {
     "symbol": (0.0, 1.5),
 }
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-# No piece is long, so that `fit` can cut anywhere, near enough.
+# Pieces are short, so that `fit` can cut almost anywhere.
 _PIECE = (
     r"(?s)(?P<blank> (?! ))"
     r"|(?P<run>[A-Za-z0-9]{24,64})"
@@ -50,10 +50,10 @@ _NO_MARKS = "".join(re.findall(r"[A-Za-z0-9\s]", _ASCII)).encode()
 _AS_WORDS = bytes.maketrans(
     _ASCII.encode(), "".join("a" if char.isalpha() else " " for char in _ASCII).encode()
 )
-# Costs are sums of whole numbers of these parts of a token, and therefore exact.
+# Costs are integers in units of 1/1260 token, so sums are exact.
 _PARTS = 1260
-# Texts, and characters of a text, whose estimate is remembered: conversations begin with the same
-# prompt and news.
+# Number of cached estimates, and maximum characters of such a text: conversations begin with the
+# same prompt and news.
 TEXTS, REPEATED = 128, 16_384
 # A set with wide characters takes 1 to 2 ms, so the first text that needs a pattern compiles it.
 _compile = cache(re.compile)
@@ -67,15 +67,15 @@ def estimate(text: str) -> int:
     >>> estimate("今天天气很好"), estimate("🎉🎉")
     (6, 3)
     """
-    return _estimate_again(text) if len(text) <= REPEATED else _estimate_anew(text)
+    return _estimate_cached(text) if len(text) <= REPEATED else _estimate_uncached(text)
 
 
-def _estimate_anew(text: str) -> int:
+def _estimate_uncached(text: str) -> int:
     counts = _count_kinds(text)
     return -(-sum(round(sum(_COSTS[kind]) * _PARTS) * n for kind, n in counts.items()) // _PARTS)
 
 
-_estimate_again = lru_cache(maxsize=TEXTS)(_estimate_anew)
+_estimate_cached = lru_cache(maxsize=TEXTS)(_estimate_uncached)
 
 
 def _count_kinds(text: str) -> dict[str, int]:
@@ -92,7 +92,7 @@ def _count_kinds(text: str) -> dict[str, int]:
     text, counts["run"], more = _without(_RUNS, text)
     data = text.encode("ascii", "replace")
     counts["digits"] = len(data) - len(data.translate(None, _DIGITS))
-    # Each separator, and what is not ASCII, is a mark now.
+    # Separators and non-ASCII characters are marks now.
     counts["mark"] = len(data.translate(None, _NO_MARKS)) - foreign - separators - more
     longs = _LONGS.findall(text)
     counts["long"] = len("".join(longs))

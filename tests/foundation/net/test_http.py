@@ -21,7 +21,14 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from elwood.foundation.net import connections
 from elwood.foundation.net.connections import FRESH, LOOKED, POOL_TIMEOUT, socket_of, trust
-from elwood.foundation.net.http import MAX_NAME, Answer, Client, Interrupted, Unreachable, sendable
+from elwood.foundation.net.http import (
+    MAX_NAME,
+    Answer,
+    Client,
+    Interrupted,
+    Unreachable,
+    clean_file_name,
+)
 from tests.fake_http import Reply, Request, replying, serving
 
 # Seconds after which something has gone wrong for good, on the slowest of machines.
@@ -219,16 +226,16 @@ async def test_a_form_arrives_as_it_was_sent(
     [sent] = got
     form, files = sent.form()
     assert form == fields
-    assert files == {"document": (sendable(name), data)}
+    assert files == {"document": (clean_file_name(name), data)}
 
 
 @given(st.text())
 def test_the_name_of_a_file_stays_in_its_line_and_shows_what_it_is(name: str) -> None:
-    safe = sendable(name)
+    safe = clean_file_name(name)
     assert 0 < len(safe) <= MAX_NAME
     assert not set(safe) & set('\r\n";/\\\u202e\0')
     assert safe.strip(". ")
-    assert sendable(safe) == safe
+    assert clean_file_name(safe) == safe
 
 
 async def test_redirects_are_answers_without_cookies_proxies_or_urls_in_the_log(

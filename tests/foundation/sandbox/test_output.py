@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.sandbox.children import Kept
+from elwood.foundation.sandbox.children import HeadTailBuffer
 
 
 @given(parts=st.lists(st.binary(max_size=40)), limit=st.integers(0, 60))
 def test_head_and_tail_are_kept_and_the_rest_is_counted(parts: list[bytes], limit: int) -> None:
-    kept, whole = Kept(limit), b"".join(parts)
+    kept, whole = HeadTailBuffer(limit), b"".join(parts)
     for part in parts:
         kept.add(part)
     assert kept.cut == max(0, len(whole) - limit)
