@@ -469,11 +469,11 @@ class Approvals:
     async def _close_if_decided(self, id: str) -> None:
         """Close the message if the request was decided while it was sent, or before a crash."""
         if (request := self._state.requests.get(id)) is None:
-            await self._questions.settle(id)
+            await self._questions.close_message(id)
         elif request.ruling is not None:
             await self._close_message(request)
 
     async def _close_message(self, request: ApprovalRequest) -> None:
-        await self._questions.settle(
+        await self._questions.close_message(
             request.id, lambda at: decided_message(request, at, self._channels, self._zone)
         )

@@ -201,10 +201,10 @@ class Pairing:
             self._ask_about_strangers()
             await self._settle_access(asked, None)
         else:  # it may have been decided while the question was being sent
-            await self._questions.settle(asked.code)
+            await self._questions.close_message(asked.code)
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
         now, zone = self._environment.now(), self._zone
-        await self._questions.settle(
+        await self._questions.close_message(
             asked.code, lambda at: access_settled(asked, decided, at, self._channels, now, zone)
         )
