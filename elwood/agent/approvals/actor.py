@@ -67,7 +67,7 @@ from elwood.foundation.text.splitting import STANDARD
 log = logging.getLogger("elwood.approvals")
 
 RECORD = "recording an approval"
-# Maximum seconds between two checks while the owner sleeps: the clock may be set meanwhile.
+# Maximum seconds between two checks while the owner sleeps: the clock may be set.
 LOOK = 60.0
 # Seconds between two attempts to send a hint to a session.
 HINT_PAUSE = 1.0
@@ -98,9 +98,9 @@ SHOWN_AGAIN = Rich("I have asked this again below.")
 class Approvals:
     """Records access, decisions about calls, and new ids of groups.
 
-    *owners* are the principals who may decide; they are asked through *channels*.  *hint* notifies
+    *owners* are the principals that can decide; *channels* send the questions.  *hint* notifies
     a session of a decision, and must not wait.  *redact* removes secrets.  *when_awake* returns the
-    Unix time from which the owner may be asked about tasks; *zone* is the owner's.  *at_work* lists
+    Unix time from which questions of tasks may be sent; *zone* is the owner's.  *at_work* lists
     the busy sessions.  Unless commands are *confined*, the control socket decides nothing: a
     command could read the codes on the disk and use the socket.
     """
@@ -399,14 +399,14 @@ class Approvals:
         return where_to_ask(question, self._channels.owner_routes())
 
     def _seconds_asleep(self, question: Question) -> float:
-        """Return the seconds until the owner may be asked *question*; only tasks can wait."""
+        """Return the seconds until *question* may be sent; only tasks must wait."""
         if not question.principal.startswith(PRINCIPAL):
             return 0.0
         now = self._environment.now()
         return max(0.0, self._when_awake(now) - now)
 
     async def _prompt(self, request: ApprovalRequest, repeat: bool = False) -> None:
-        """Ask the owner about *request*; if it is of a task, wait until they are awake (AP-25)."""
+        """Send *request* to the owner; if it is of a task, wait until they are awake (AP-25)."""
         question = request.question
         route = self._find_route(question)
         if route is None:

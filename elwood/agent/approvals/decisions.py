@@ -57,9 +57,9 @@ def close(request: ApprovalRequest, ruling: Ruling, by: str = "") -> ApprovalDec
 def find_decision(
     state: ApprovalState, question: Question, now: float
 ) -> Step[Verdict | Pending | None]:
-    """Return the decision about *question*; None if the owner must be asked.
+    """Return the decision about *question*; None if it must go to the owner.
 
-    A yes that is older than a request may be must be asked again (CP-13); a no remains valid.
+    A yes that is older than the maximum age of a request does not count (CP-13); a no does.
     """
     request = state.of_call(question.session, question.call)
     closed: tuple[PermissionEntry, ...] = ()
@@ -96,7 +96,7 @@ def redact_question(question: Question, redact: Callable[[str], str]) -> Questio
 
 
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:
-    """Return why *question* cannot be asked at *place*; None if it can."""
+    """Return why *question* cannot be sent to *place*; None if it can."""
     if place is None:
         return "nobody can be asked: no chat of an owner is configured"
     size = len(escape_invisible(question.subject))

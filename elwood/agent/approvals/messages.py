@@ -23,7 +23,7 @@ class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The owner has been asked and has not decided."""
+    """The owner has the question and has not decided."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class RequestApproval(Request[Pending | Verdict], frozen=True, kw_only=True):
-    """Ask whether a call may run.  From a gate or a session; repeating it changes nothing.
+    """Request approval of a call.  From a gate or a session; repeating it changes nothing.
 
-    The first time the owner is asked, unless a standing permission covers it.
+    The first request asks the owner, unless a standing permission covers it.
     """
 
     question: Question
@@ -91,7 +91,7 @@ class DecideRequest(Request[CommandResult], frozen=True, kw_only=True):
 class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
     """List pending questions and standing permissions as text; for owners only.
 
-    Questions that were asked at *route* are repeated there.
+    Questions in the chat of *route* are repeated there.
     """
 
     by: str

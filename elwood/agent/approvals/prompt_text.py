@@ -36,7 +36,7 @@ from elwood.foundation.text.lines import cut
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.splitting import MessageSize
 
-# Maximum characters, escaped, of a call that can be asked about: a dozen messages.
+# Maximum characters, escaped, of a call in a question: a dozen messages.
 MAX_SHOWN = 40_000
 # Characters of the start and of the end that the message with the buttons always shows.
 ENDS = 200
@@ -224,7 +224,7 @@ def _format_scope_button(lead: str, question: Question) -> str:
 
 
 def _describe_coverage(question: Question) -> str:
-    """Describe in full what a standing permission would cover."""
+    """Describe in full the coverage of a standing permission."""
     if "always" not in question.offered:
         return ""
     covers = "do exactly this again, while nothing that it names has changed"
@@ -263,7 +263,7 @@ def _format_ends(code: str, shown: str, size: int) -> list[Piece]:
 
 
 def _format_parts(code: str, shown: str, size: MessageSize) -> list[Rich]:
-    """Format a long text as messages of its own, without losing a character at the cuts."""
+    """Format a long text as separate messages, without losing a character at the cuts."""
     offsets, parts, start = size.offsets(shown), list[str](), 0
     while start < len(shown):
         end = bisect_right(offsets, offsets[start] + size.room - FRAME) - 1

@@ -10,7 +10,7 @@ FOREVER = 1000 * 365 * 86_400.0
 
 @attrs.frozen(kw_only=True)
 class ApprovalSettings:
-    """How the owner is asked about calls; times in seconds."""
+    """Times of questions to the owner, in seconds."""
 
     SECTION: ClassVar = Section("approvals", "How you are asked whether a tool may do something.")
 

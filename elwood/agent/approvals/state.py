@@ -23,7 +23,7 @@ from elwood.foundation.text.lines import cut, one_line
 # Maximum of open questions, in Elwood and in one conversation: an owner with more of them
 # cannot decide with care (AP-21).
 MAX_OPEN, MAX_OPEN_HERE = 100, 5
-# Maximum of standing permissions: with more the owner loses track of what they permitted.
+# Maximum of standing permissions: with more the owner loses track of them.
 MAX_STANDING = 500
 # Decided questions that are kept, so that a repeated request finds the answer.
 MAX_KEPT = 1000
@@ -41,9 +41,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     # Id of the call, unique within the session.
     call: str
     tool: str
-    # Hash that binds the answer to what would run in the present circumstances.
+    # Hash of the call in the present circumstances, to which the answer is bound.
     plan: str
-    # Hash of what would run in any circumstances.
+    # Hash of the call in any circumstances.
     exact: str
     # What will run, complete and unchanged.
     subject: str
@@ -98,7 +98,7 @@ def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
-    """The owner was asked *question*; no answer within *lasts* seconds means no.
+    """The owner got *question*; no answer within *lasts* seconds means no.
 
     Buttons carry *id*; the owner can type *code*.
     """
@@ -157,7 +157,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 class Permission(msgspec.Struct, frozen=True):
     """A standing permission, given by *by* at a Unix time.
 
-    *key* is a hash, *what* the description.  *principal* caused the call it was given for, if any.
+    *key* is a hash, *what* the description.  *principal* caused the call, if any did.
     """
 
     at: float
@@ -320,7 +320,7 @@ def gist(question: Question) -> str:
 
 
 def permitted(question: Question) -> str:
-    """Describe in one short line what a standing permission would cover."""
+    """Describe in one short line the coverage of a standing permission."""
     if (scope := question.scope) is None:
         return gist(question)
     where = "" if question.route.private else f", in {question.session}"

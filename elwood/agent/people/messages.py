@@ -23,7 +23,7 @@ class Stranger(msgspec.Struct, frozen=True):
 
 
 class Meet(Request[Known | Stranger], frozen=True, kw_only=True):
-    """May *principal* talk to us?  From an Intake, for people who are not in the configuration."""
+    """Check the access of *principal*, who is not in the configuration.  From an Intake."""
 
     principal: str
     # The name that they chose (untrusted).

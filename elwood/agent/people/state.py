@@ -76,7 +76,7 @@ class AccessEnded(msgspec.Struct, frozen=True, tag="left"):
 
 
 class RoleChanged(msgspec.Struct, frozen=True, tag="role"):
-    """*by* made *principal*, who has access, a *guest* or a member."""
+    """*by* changed the role of *principal* to *guest* or member."""
 
     principal: str
     guest: bool

@@ -103,8 +103,9 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
     """Decide about a call of *tool* that would do *action*.
 
     Pure and total.  The strictest of three rules wins: for the action in this conversation, for
-    the requester, and the owner's setting for the tool.  "allow" answers only what a permission
-    could.  Where strangers may steer, no standing permission is accepted (AP-15, TA-14, TA-35).
+    the requester, and the owner's setting for the tool.  "allow" answers only questions that
+    permissions can answer.  Where strangers may steer, no standing permission is accepted
+    (AP-15, TA-14, TA-35).
 
     If private data was also read, a page is fetched without a question only at the exact address
     that the owner wrote before.  The model could add the data to a known host's address, so this
@@ -141,7 +142,7 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
 
 
 def version(rules: Rules) -> str:
-    """Return a hash of these rules and this policy; an approval under others is asked again.
+    """Return a hash of these rules and this policy; an approval under others is not valid.
 
     >>> version(Rules()) == version(Rules(tools={"mail": "ask"}))
     False
@@ -254,7 +255,7 @@ def _decide_by_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
 
 
 def _decide_by_requester(action: Action, situation: Situation) -> Ask | None:
-    """Ask about what the owner may do without a question, but this requester may not.
+    """Ask about actions that the owner may do without a question, but this requester may not.
 
     A guest may talk and use the open web.  A task cannot create tasks: it may only end itself.  A
     task that combines strangers' words, private data and an effect waits for the owner (TA-45,

@@ -48,7 +48,7 @@ MAX_BYTES = 20 << 20
 # Maximum characters of a question, number of its options, and characters of each: one row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
 # Seconds for a message with all its files: less than the call's timeout, so that the call can
-# report what was sent.
+# report its progress.
 PATIENCE = 170.0
 
 Whom = Literal["owner", "group", "person"]
@@ -292,7 +292,7 @@ def _posts(
 ) -> list[tuple[str, Rich, tuple[Attachment, ...]]]:
     """Split a message into named posts, each of which arrives or does not.
 
-    Each file is a post of its own, but pictures form an album.  A short text, or the short end of
+    Each file is a separate post, but pictures form an album.  A short text, or the short end of
     a long one, is the caption of the first.
     """
     pieces = list(channel.render(text)) if text.strip() else []

@@ -129,10 +129,10 @@ class Tool:
     timeout: float = 60.0
     # Maximum characters of a result.
     limit: int = 50_000
-    # Describe in a few words what a call is about, for receipts.
+    # Describe the subject of a call in a few words, for receipts.
     target: Callable[[Any], str] = str
-    # Examine a call without doing anything.  The policy judges the plan, the owner is asked about
-    # it, and an approval is bound to it.  Without it only *risk* is known.
+    # Examine a call without doing anything.  The policy judges the plan, a question
+    # shows it, and an approval is bound to it.  Without a plan there is only *risk*.
     plan: Callable[[Any, ToolContext], Awaitable[Plan]] | None = None
     # Labels that every result adds to the conversation.
     gives: Label = CLEAN
@@ -148,13 +148,13 @@ class Tool:
     tells: bool = False
     # JSON schema of the provider of the tool, if *input* is dict.
     schema: str = ""
-    # Build the call that reads what a task watches; None if this tool cannot.
+    # Build the call that reads the target a task watches; None if this tool cannot.
     watched: Callable[[str], object | None] | None = None
-    # Noun of what a tool of effect pure reads, for counting.
+    # Noun of the things that a tool of effect pure reads, for counting.
     looks_at: str = "thing"
-    # Find what a permission may cover if *plan* does not include it; called only to ask the owner.
+    # Find the coverage of a permission if *plan* does not include it; called only to ask the owner.
     scope: Callable[[Any, ToolContext], Awaitable[ApprovalScope | None]] | None = None
-    # Stop what a call started elsewhere, when its turn is stopped; None: the result is unknown.
+    # Stop remote work of a call when its turn is stopped; None: the result is unknown.
     stop: Callable[[ToolContext], Awaitable[Output | None]] | None = None
 
     @property
@@ -323,7 +323,7 @@ class WorkspaceFiles:
 
 
 def _is_named(mount: LentFolder, command: str) -> bool:
-    """Return True if *command* has the path of *mount*, or one that may mean any mount."""
+    """Return True if *command* has the path of *mount*, or a path that may mean any mount."""
     parent = re.escape(mount.place.rpartition("/")[0])
     is_any = re.search(rf"{parent}(?![\w-]|/[\w-]+(?![\w*?\[{{$-]))", command) is not None
     return is_any or mount.place in command or str(mount.root.path) in command
