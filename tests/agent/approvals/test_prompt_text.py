@@ -1,4 +1,4 @@
-"""How questions look, whatever is in them."""
+"""The format of questions, with any content."""
 
 import re
 from datetime import UTC
