@@ -1,4 +1,4 @@
-"""The tools that the model sees of the whole app."""
+"""The tools and the slash commands of the whole app."""
 
 import tempfile
 from functools import cache
@@ -6,7 +6,11 @@ from pathlib import Path
 
 import trio
 
+from elwood.agent.feature import Feature
 from elwood.agent.models.settings import Providers, ProviderSettings
+from elwood.agent.parts import Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.agent.session.extension import SlashCommand
 from elwood.agent.tools.tool import Tool
 from elwood.app.build import build
 from elwood.app.main import ALL
@@ -16,9 +20,25 @@ from elwood.foundation.settings import Config, Paths
 from tests.model_roles import asking
 
 
-@cache
 def every_tool() -> tuple[Tool, ...]:
-    """Build the app, and list them in the order in which the model sees them."""
+    """List the tools in the order in which the model sees them."""
+    return _build_app()[0]
+
+
+def every_slash_command() -> tuple[SlashCommand, ...]:
+    """List the slash commands, the built-in ones first."""
+    return _build_app()[1]
+
+
+@cache
+def _build_app() -> tuple[tuple[Tool, ...], tuple[SlashCommand, ...]]:
+    gathered: list[Gathered] = []
+
+    async def keep(core: Core, others: Gathered) -> Parts:
+        await trio.lowlevel.checkpoint()
+        gathered.append(others)
+        return Parts()
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "workspace").mkdir()
@@ -28,9 +48,10 @@ def every_tool() -> tuple[Tool, ...]:
             asking("offline/rules", "offline/rules"),
             SandboxSettings(kind="none"),
         )
+        features = (*ALL, Feature(name="reader", build=keep))
 
-        async def tools() -> tuple[Tool, ...]:
-            async with build(config, Environment(), ALL, {}) as app:
-                return tuple(app.tools)
+        async def read() -> tuple[tuple[Tool, ...], tuple[SlashCommand, ...]]:
+            async with build(config, Environment(), features, {}) as app:
+                return tuple(app.tools), tuple(gathered[0].commands)
 
-        return trio.run(tools)
+        return trio.run(read)

@@ -21,6 +21,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
     CommandCall,
+    Reminder,
     SessionExtension,
     SlashCommand,
 )
@@ -169,7 +170,10 @@ class ParcelReminder(SessionExtension):
         self._log = log
         self._parcels = parcels
 
-    async def remind(self) -> Reminded | None:
+    def reminder(self) -> Reminder:
+        return self._remind
+
+    async def _remind(self) -> Reminded | None:
         """Name the parcels, if there are any."""
         turn = self._log.state.turn
         try:

@@ -105,7 +105,7 @@ def test_nix_can_parse_the_file(path: Path, tmp_path: Path) -> None:
 
 def shown() -> list[str]:
     """Read the unit of the documentation."""
-    manual = (ROOT / "docs" / "operating.md").read_text()
+    manual = (ROOT / "docs" / "start" / "install.md").read_text()
     service = manual.split("```ini\n")[1].split("[Service]\n")[1].split("\n\n")[0]
     return [line for line in service.splitlines() if not line.startswith("#")]
 
@@ -129,7 +129,7 @@ def test_the_filters_of_system_calls_keep_their_order(unit: Callable[[], list[st
 
 def test_the_folders_are_written_where_a_shell_finds_them() -> None:
     """systemd tells them to the service alone; `elwood inspect` reads the configuration."""
-    module, manual = MODULE.read_text(), (ROOT / "docs" / "operating.md").read_text()
+    module, manual = MODULE.read_text(), (ROOT / "docs" / "start" / "install.md").read_text()
     for line in ('state = "/var/lib/elwood"', 'runtime = "/run/elwood"'):
         assert f"{line};" in module
         assert f"\n{line}\n" in manual

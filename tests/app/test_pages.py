@@ -1,13 +1,17 @@
 """What the pages name exists: files, other pages, commands, settings, pinned packages."""
 
+import json
 import re
+import shlex
 import tomllib
 from argparse import ArgumentParser, _SubParsersAction
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from elwood.app.cli import make_parser
+from elwood.app.config.load import load
 from elwood.app.main import sections
 from elwood.foundation.settings import keys
 
@@ -69,3 +73,48 @@ def test_what_is_installed_with_hashes_is_what_is_tested() -> None:
     assert [block for block in blocks if block and "--hash=sha256:" not in block] == []
     needed = {re.split(r"[><=]", needed)[0] for needed in project["dependencies"]}
     assert needed <= {pin.split("==")[0] for pin in pins}
+
+
+# --- blocks that a reader copies ------------------------------------------------------------------
+
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("[gs]*/*.md"))]
+
+
+def blocks(kind: str) -> list[tuple[str, str]]:
+    """List the blocks of that *kind* in the guides, each with its page."""
+    return [
+        (page.relative_to(ROOT).as_posix(), dedent(block))
+        for page in GUIDES
+        for block in re.findall(rf"^ *```{kind}\n(.*?)^ *```$", page.read_text(), re.M | re.S)
+    ]
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("toml"))
+def test_the_configuration_of_a_guide_is_accepted(page: str, block: str, tmp_path: Path) -> None:
+    (tmp_path / "blog").mkdir()
+    file = tmp_path / "config.toml"
+    file.write_text(re.sub(r"(?m)^#(?! )", "", block).replace("/srv/blog", f"{tmp_path}/blog"))
+    load(file, {"HOME": "/home/ada"}, secrets=False)
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("json"))
+def test_the_json_of_a_guide_starts_a_command(page: str, block: str) -> None:
+    for server in json.loads(block)["mcpServers"].values():
+        make_parser().parse_args(server["args"])
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_command_of_a_guide_can_be_typed(page: Path) -> None:
+    text = page.read_text().replace("\n", " ")
+    for typed in re.findall(r"`(?:[\w./]*/)?elwood ([^`…<]*)`", text):
+        make_parser().parse_args(shlex.split(re.sub(r"\bN\b", "1", typed.replace("KEY", "key"))))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_link_to_a_heading_finds_it(page: Path) -> None:
+    for file, heading in re.findall(r"\]\(([^)#:]*\.md)?#([^)]+)\)", page.read_text()):
+        target = page.parent / file if file else page
+        titles = re.findall(r"^#+ (.+)$", target.read_text(), re.M)
+        assert heading in {
+            re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles
+        }

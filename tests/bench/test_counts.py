@@ -27,7 +27,7 @@ TURNS = 5
 # Counts of a turn: aimed at, and asserted until that is reached.  The app's own beat adds to some
 # turns, so the least of all counts.
 AIMS = {"steps": 40, "threads": 2, "syncs": 2}
-BOUNDS = {"steps": 80, "threads": 6, "syncs": 3}
+BOUNDS = {"steps": 40, "threads": 3, "syncs": 2}
 
 # Set in all tasks of the app, and in no other.
 _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)

@@ -19,7 +19,7 @@ from tests.foundation.sandbox.scene import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
-# Where in it the programs are, whatever hides the folders they have here: as in docs/operating.md.
+# Where the programs are in it, as in docs/start/install.md.
 PROGRAMS = "/opt/elwood"
 COMMAND = f"{PROGRAMS}/bin/elwood"
 _SCRIPT = f"""#!/bin/sh

@@ -59,7 +59,7 @@ async def places(folder: Path) -> list[str]:
         async with h.life() as life:
             await life.say("call act x")
         tags = dict.fromkeys(h.names())
-    return [f"after sync {tag}" for tag in tags]
+    return [f"after write {tag}" for tag in tags]  # not every line has a sync of its own
 
 
 async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(

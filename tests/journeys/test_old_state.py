@@ -242,7 +242,7 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
 
 def undocumented(state: Path) -> set[str]:
     """List what lies in *state* and the operator's table of it does not name."""
-    [table] = re.findall(r"## Files\n(.+?)\n\n", (ROOT / "docs/operating.md").read_text(), re.S)
+    [table] = re.findall(r"## Files\n(.+?)\n\n", (ROOT / "docs/guides/files.md").read_text(), re.S)
     known = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| [^|]*", table, re.M)))
     names = {path.name for path in state.iterdir()}
     return {name for name in names if not any(fnmatch(name, it.strip("/")) for it in known)}

@@ -128,8 +128,9 @@ async def test_a_terminal_talks_and_sees_where_it_is_when_it_comes_again(h: Home
 
 
 async def test_what_is_thought_is_seen_without_its_secrets_and_is_no_message(h: Home) -> None:
-    def think(request: ModelRequest) -> Completion:
+    async def think(request: ModelRequest) -> Completion:
         h.show(Thought(f"{'hm ' * 9000}the token is {LOOKS_SECRET}, and so it is"))
+        await trio.sleep(2)  # a text that comes at once is shown instead
         return obedient(request)
 
     async with served(h), sitting(h) as me:

@@ -1,4 +1,4 @@
-"""The unit of docs/operating.md under a real systemd: what works in spite of all it forbids."""
+"""The unit of docs/start/install.md under a real systemd: what works in spite of all it forbids."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from tests.journeys.booted import COMMAND, ROOT, Machine, NotBooted, booted
 
 pytestmark = pytest.mark.system
 
-MANUAL = (ROOT / "docs" / "operating.md").read_text()
+MANUAL = (ROOT / "docs" / "start" / "install.md").read_text()
 CONFIG, UNIT = (
-    MANUAL.split("### Another Linux with systemd")[1].split(f"```{kind}\n")[1].split("```")[0]
+    MANUAL.split("## Another Linux with systemd")[1].split(f"```{kind}\n")[1].split("```")[0]
     for kind in ("toml", "ini")
 )
 # Nobody answers there; commands are the model's of rules.

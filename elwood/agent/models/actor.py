@@ -4,7 +4,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import assert_never
 from zoneinfo import ZoneInfo
@@ -56,7 +55,7 @@ from elwood.agent.models.routing import (
 )
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Mailbox, report_done, report_error, waiting
+from elwood.foundation.runtime import Lock, Mailbox, report_done, report_error, waiting
 from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.tokens import estimate
@@ -121,7 +120,7 @@ class UsageBook:
         self._released = trio.lowlevel.ParkingLot()
         # Why a job was refused on a day: it need not be started again on that day.
         self._refused: dict[tuple[str, str], str] = {}
-        self._writing = trio.Lock()
+        self._writing = Lock()
         # Warns the owner that a limit is near; must not wait.
         self.warn: Callable[[str], None] = log.warning
 
@@ -326,10 +325,9 @@ class ModelAttempt(msgspec.Struct, frozen=True):
         return give_up(fault, self.model, rest)
 
     def show(self, said: Progress) -> None:
-        """Send progress to the requester: the text so far, or why there is none; may be dropped."""
+        """Send progress to the requester: the text so far, or why there is none."""
         if self.ask.progress is not None:
-            with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
-                self.ask.progress.send_nowait(said)
+            self.ask.progress(said)
 
     def log(self, *, success: bool, level: int | None = None, **about: object) -> None:
         took, retries = trio.current_time() - self.since, self.failures.total()
@@ -410,18 +408,11 @@ class Models:
             return
         self._calls += 1
         try:
-            async with trio.open_nursery() as race:
-                race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)
-                with bind(**dict(ask.cause)):
-                    ask.reply.set(await self._answer(ask))
-                race.cancel_scope.cancel()
+            with ask.reply.while_wanted(), bind(**dict(ask.cause)):
+                ask.reply.set(await self._answer(ask))
             await self._book.settle()  # while the session continues, before any next call
         finally:
             self._calls -= 1
-
-    async def _drop_when_abandoned(self, ask: Complete, scope: trio.CancelScope) -> None:
-        await ask.reply.wait_abandoned()
-        scope.cancel()
 
     async def _answer(self, ask: Complete) -> Completed:
         role = self._settings.role(ask.role)

@@ -56,8 +56,8 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     prompt: Prompt
     messages: tuple[Message, ...]
     # Receives the whole text so far each time it grows, before it the thoughts, or why there is
-    # none; drops what does not fit.
-    progress: trio.MemorySendChannel[Progress] | None = None
+    # none; must not wait.
+    progress: Callable[[Progress], None] | None = None
     # Overrides the limit of the role.
     max_tokens: int | None = None
     # Ask the role's first model only if there is no other.

@@ -1,7 +1,7 @@
 """Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -17,7 +17,7 @@ from elwood.agent.conversation.stop_words import says_stop
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import SlashCommands
 from elwood.agent.session.core import Core
-from elwood.agent.session.delivery import Delivery
+from elwood.agent.session.delivery import Delivery, Showing
 from elwood.agent.session.extension import Extensions, SessionExtension
 from elwood.agent.session.log.entries import (
     MAX_REMINDERS,
@@ -26,6 +26,7 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
+    TurnStarted,
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
@@ -86,6 +87,7 @@ class SessionActor:
         core: Core,
         log_: SessionLog,
         delivery: Delivery,
+        showing: Showing,
         runner: TurnRunner,
         commands: Commands,
         extensions: Sequence[SessionExtension],
@@ -94,6 +96,7 @@ class SessionActor:
         self._core = core
         self._log = log_
         self._delivery = delivery
+        self._showing = showing
         self._runner = runner
         self._commands = commands
         self._extensions = extensions
@@ -157,8 +160,10 @@ class SessionActor:
         await let_go(self._log, self._core.admission.restored, zone, at, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
+            nursery.start_soon(self._showing.run)
             for extension in self._extensions:
-                nursery.start_soon(extension.run)
+                if (work := extension.work) is not None:
+                    nursery.start_soon(work)
             await self._put_away_if_due()
             left, cut_off = [], []
             for received in commands(self._log.state):
@@ -170,7 +175,8 @@ class SessionActor:
                 left.append(received)
             if cut_off:
                 await nursery.start(self._commands.resume_stops, nursery, cut_off)
-            nursery.start_soon(self._commands.resume, nursery, left)
+            if left:
+                nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
             if self._log.state.pending:
                 nursery.start_soon(self._runner.decided, nursery)
@@ -302,21 +308,27 @@ class SessionActor:
             return await self._take(received, said)
         begun = None if is_command(received) else self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
-        taken = await self._take(received, *([begun] if begun else ()))
+        entries = (received, begun) if begun else (received,)
+        if is_command(received):
+            taken = await self._take(*entries)
+        else:  # the turn need not wait for the disk: its answer does, and the sender's channel
+            go_on = partial(self._go_on, received, begun, nursery)
+            taken = await self._try(self._log.record_ahead(go_on, *entries))
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.bounds is None and received.route.private:
             self._core.channels.hear(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
-        else:
-            if received.bounds is None:
-                self._messenger.answered(received.route, typed=received.message is not None)
-            if self._runner.is_working:
-                self._delivery.seen(received)
-            self._runner.arrived()
-            self._runner.work(nursery, begun)
+        elif received.bounds is None:
+            self._messenger.answered(received.route, typed=received.message is not None)
         return taken
+
+    def _go_on(self, received: Received, begun: TurnStarted | None, nursery: trio.Nursery) -> None:
+        if self._runner.is_working:
+            self._delivery.seen(received)
+        self._runner.arrived()
+        self._runner.work(nursery, begun)
 
     def _stops(self, inbound: Inbound) -> bool:
         """Tell whether plain words stop what runs; not as an answer pressed, nor if passed on."""
@@ -347,9 +359,12 @@ class SessionActor:
                 return
             await self._log.wait_change()
 
-    async def _take(self, received: Received, *more: Entry) -> Taken | NotNow:
+    async def _take(self, *entries: Entry) -> Taken | NotNow:
+        return await self._try(self._log.record(*entries))
+
+    async def _try(self, recording: Awaitable[None]) -> Taken | NotNow:
         try:
-            await self._log.record(received, *more)
+            await recording
         except DiskFull as error:
             return NotNow(str(error))
         return Taken()
@@ -421,7 +436,7 @@ class Sessions:
         journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)
         log_ = SessionLog(id_, journal, core.live.publish, self._known.moving)
         extensions = [make(log_) for make in self._shared.sessions]
-        delivery = Delivery(core, log_)
+        delivery, showing = Delivery(core, log_), Showing(core.channels, core.redactor)
         approvals = ApprovalClient(
             log_,
             core.approvals,
@@ -430,7 +445,7 @@ class Sessions:
             core.clock.now,
         )
         gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
-        runner = TurnRunner(core, self._prompt, log_, delivery, gate, extensions)
+        runner = TurnRunner(core, self._prompt, log_, delivery, gate, showing, extensions)
         commands = Commands(
             core,
             self._messenger,
@@ -442,7 +457,9 @@ class Sessions:
             extensions,
             self._toolset.tools,
         )
-        return SessionActor(core, log_, delivery, runner, commands, extensions, self._messenger)
+        return SessionActor(
+            core, log_, delivery, showing, runner, commands, extensions, self._messenger
+        )
 
     async def _wake(self, wakes: Callable[[str], bool]) -> list[str]:
         serves = self._core.channels.serves

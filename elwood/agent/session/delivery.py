@@ -28,6 +28,8 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.route import Route
+from elwood.agent.models.client import Thought
+from elwood.agent.models.messages import Delayed, Progress
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog
@@ -113,6 +115,10 @@ class Delivery:
     async def run(self) -> None:
         """Deliver for as long as the session lives."""
         busy: set[Place] = set()
+
+        def is_idle(undelivered: Undelivered) -> bool:
+            return _place(undelivered) not in busy
+
         async with trio.open_nursery() as nursery:
             while True:
                 for undelivered in self._log.state.undelivered.values():
@@ -120,7 +126,9 @@ class Delivery:
                     if place not in busy:
                         busy.add(place)
                         nursery.start_soon(self._deliver_all, place, busy)
-                await self._log.wait_change()
+                await self._log.wait_until(
+                    lambda: any(map(is_idle, self._log.state.undelivered.values()))
+                )
 
     async def _deliver_all(self, place: Place, busy: set[Place]) -> None:
         while undelivered := self._next(place):
@@ -173,7 +181,9 @@ class Delivery:
                 match await post_once(outbox, post, math.inf):
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
-                        await self._log.keep(Posted(*key, message), *done, last_words=True)
+                        posted = Posted(*key, message)
+                        # A power cut that takes it leaves a repeat, which is marked.
+                        await self._log.keep(posted, *done, last_words=True, synced=False)
                         break
                     case Undeliverable(why, first):
                         if first:
@@ -232,29 +242,92 @@ def _messages(
 
 
 class Showing:
-    """Shows *turn*, which has the *number*, while it runs; make one per start of a turn."""
+    """Shows the turns of one session while they run; `run` is beside all of them."""
 
-    def __init__(self, channels: Channels, redactor: Redactor, turn: Turn, number: int) -> None:
+    def __init__(self, channels: Channels, redactor: Redactor) -> None:
+        self._channels = channels
+        self._redactor = redactor
+        self._turn: Turn | None = None
+        self._newest: Progress | None = None
+        self._has_newest = trio.Event()
+        self._before = ""
+        # When there is a sign of life to be given; moved without waking the task that waits.
+        self._due = math.inf
+        self._wait = trio.CancelScope()
+
+    def begin(self, turn: Turn, number: int) -> None:
+        """Show *turn*, which has the *number*, from now on."""
         self._turn = turn
         self._route = turn.route
-        self._outbox = channels.outboxes.get(self._route.channel)
-        self._redactor = redactor
+        self._outbox = self._channels.outboxes.get(self._route.channel)
         self._draft = number * DRAFTS_PER_TURN
-        self._before = ""
+        self._before, self._newest = "", None
         self._is_full = False  # the draft of this response
+        self._is_late = False  # what was said before anything is shown
+        self._running, self._since, self._has_line = "", 0.0, False
         self._loud_at = trio.current_time() + SILENT
+        self._give_sign_at(self._loud_at)
 
-    def text(self, text: str) -> bool:
-        """Show the *text* so far of a response; False if it cannot be shown."""
-        if trio.current_time() < self._loud_at or not text.strip():
+    def end(self) -> None:
+        """Show no more of the turn."""
+        self._turn = self._newest = None
+        self._give_sign_at(math.inf)
+
+    def take(self, said: Progress) -> bool:
+        """Show the newest of what a model says; return True if that is text of an answer."""
+        is_text = isinstance(said, str)
+        if self._turn is None or self._outbox is None:
             return False
-        if self._is_full and len(text) > DRAFT:
-            return True  # it would be the same draft
-        is_offered = self._show(text, self._redactor.partial)
-        self._is_full = is_offered and len(text) > DRAFT
-        return is_offered
+        if isinstance(said, str) and (trio.current_time() < self._loud_at or not said.strip()):
+            return False
+        self._newest = said
+        self._has_newest.set()
+        return is_text
 
-    def thought(self, text: str) -> None:
+    async def run(self) -> None:
+        """Show what is said, that work goes on, and for how long what runs."""
+        while True:
+            with trio.CancelScope(deadline=self._due) as self._wait:
+                await self._has_newest.wait()
+            self._has_newest = trio.Event()
+            if self._turn is None:
+                continue
+            match self._newest:
+                case str() as text:
+                    self._show_text(text)
+                case Thought(text):
+                    self._show_thought(text)
+                case Delayed(why):
+                    self._offer(Typing(route=self._route, why=self._redactor(why)))
+            self._newest = None
+            if trio.current_time() >= self._due:
+                self._give_sign_at(trio.current_time() + ALIVE_EVERY)
+                self._give_sign(self._turn)
+
+    def _give_sign_at(self, time: float) -> None:
+        self._due = self._wait.deadline = time
+
+    def _give_sign(self, turn: Turn) -> None:
+        if self._is_late:
+            self._show("", str)
+            self._is_late = False
+        now = trio.current_time()
+        if turn.running != self._running:
+            self._running, self._since = turn.running, now
+        running, took = self._running, now - self._since
+        self._has_line = self._has_line or bool(running and took >= STATUS_AFTER)
+        if running or not turn.asking:  # or else it is the owner's turn
+            if self._has_line:
+                what = f"{one_line(running, MAX_STATUS)} · {duration(took)}"
+                self._offer(Status(route=self._route, text=f"⏳ {what if running else THINKS}"))
+            self._offer(Typing(route=self._route))
+
+    def _show_text(self, text: str) -> None:
+        if self._is_full and len(text) > DRAFT:
+            return  # it would be the same draft
+        self._is_full = self._show(text, self._redactor.partial) and len(text) > DRAFT
+
+    def _show_thought(self, text: str) -> None:
         """Show what is thought so far, to those who want to see it."""
         draft = Draft(
             route=self._route,
@@ -273,8 +346,11 @@ class Showing:
         self._is_full = False
         if not whole.strip():
             return
+        self._newest = None
         if trio.current_time() >= self._loud_at:
             self._show(whole, str)
+        else:
+            self._is_late = True
         before = f"{self._before}{whole}\n\n"
         self._before = before if len(before) <= MAX_BEFORE else ""
 
@@ -284,29 +360,6 @@ class Showing:
         if len(text) > 2 * DRAFT:
             shown = shown[DRAFT // 2 :]
         return shown[-DRAFT:]
-
-    def delayed(self, why: str) -> None:
-        """Show *why* there is no text yet."""
-        self._offer(Typing(route=self._route, why=self._redactor(why)))
-
-    async def run(self) -> None:
-        """Show that work goes on, and for how long what runs, until the turn has its answer."""
-        await trio.sleep_until(self._loud_at)
-        if self._before:
-            self._show("", str)
-        running, since, has_line = "", 0.0, False
-        while True:
-            now = trio.current_time()
-            if self._turn.running != running:
-                running, since = self._turn.running, now
-            has_line = has_line or bool(running and now - since >= STATUS_AFTER)
-            if running or not self._turn.asking:  # or else it is the owner's turn
-                what = f"{one_line(running, MAX_STATUS)} · {duration(now - since)}"
-                if has_line:
-                    text = f"⏳ {what if running else THINKS}"
-                    self._offer(Status(route=self._route, text=text))
-                self._offer(Typing(route=self._route))
-            await trio.sleep(ALIVE_EVERY)
 
     def _show(self, text: str, redact: Callable[[str], str]) -> bool:
         before = self._before

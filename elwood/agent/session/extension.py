@@ -13,6 +13,8 @@ from elwood.agent.session.rights import OWNER, Right
 
 # Reads the text that a turn begins with.
 Opening = Callable[[], Awaitable[str]]
+# Chooses what goes along with a turn, if anything does.
+Reminder = Callable[[], Awaitable[Reminded | None]]
 # Runs of tasks: the task, and the series of the run.
 Runs = frozenset[tuple[str, int]]
 
@@ -46,8 +48,11 @@ class SessionExtension:
         """
         return None
 
-    async def remind(self) -> Reminded | None:
-        """Choose what goes along with the turn that has begun; asked again after a crash."""
+    def reminder(self) -> Reminder | None:
+        """Return the chooser of what goes along with the turn that has begun; None without one.
+
+        Asked again after a crash.
+        """
         return None
 
     async def expand(self, command: str) -> str:
@@ -61,8 +66,10 @@ class SessionExtension:
     async def taken_back(self, gone: TakenBack) -> None:
         """Let go of what was kept of *gone*; may be asked again."""
 
-    async def run(self) -> None:
-        """Work beside the conversation, until cancelled."""
+    @property
+    def work(self) -> Callable[[], Awaitable[None]] | None:
+        """What is to be done beside the conversation, until cancelled; None for nothing."""
+        return None
 
     async def settle(self) -> None:
         """Bring to its end what is owed for the turn before; the next reply waits for it."""

@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.session.inspection import SessionSeen
 from elwood.agent.session.log.state import Session
-from elwood.foundation.runtime import Signal
+from elwood.foundation.runtime import Lock, Signal
 from elwood.foundation.storage.disk import Disk
 
 
@@ -30,7 +30,7 @@ class LiveSessions:
         self._change = Signal()
         # Marked together by whoever comes first: in a crowd that is one sync for many.
         self._unmarked: set[str] = set()
-        self._marking = trio.Lock()
+        self._marking = Lock()
 
     def publish(self, id_: str, state: Session | None) -> None:
         """Show the state of a session after a change; None when it leaves the memory."""

@@ -1,6 +1,6 @@
 """What the daily notes bring to one run of the app, and to each conversation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import partial
@@ -123,14 +123,19 @@ class DailyNotesExtension(SessionExtension):
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
 
-    async def run(self) -> None:
+    @property
+    def work(self) -> Callable[[], Awaitable[None]]:
+        return self._write_each
+
+    async def _write_each(self) -> None:
         """Have each turn that ends written soon, together with those of others."""
         while True:
+            await self._log.wait_until(
+                lambda: self._log.state.turn is None and self._is_another_done
+            )
             if self._log.state.turn is None and self._hand_over():
                 await trio.sleep(GATHER)
                 await self.settle()
-            else:
-                await self._log.wait_change()
 
     async def settle(self) -> None:
         """Write the newest turn that ended into its day's note now, unless it stands there."""
@@ -141,10 +146,15 @@ class DailyNotesExtension(SessionExtension):
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
 
+    @property
+    def _is_another_done(self) -> bool:
+        turn = self._log.state.done
+        return turn is not None and turn is not self._gathered
+
     def _hand_over(self) -> bool:
         """Hand the newest turn that ended over, to be written; False if it was before."""
         turn = self._log.state.done
-        if turn is None or turn is self._gathered:
+        if turn is None or not self._is_another_done:
             return False
         self._notes.gather(self._log.id, turn)
         self._gathered = turn

@@ -35,7 +35,7 @@ from elwood.features.daily_notes.notes import (
     without,
 )
 from elwood.features.daily_notes.settings import DailyNotesSettings
-from elwood.foundation.runtime import Blocking
+from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.anchors import CARRIED, CarriedHead, carried
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
@@ -102,7 +102,7 @@ class DailyNotes:
         self._begun = ("", "")
         # By session; written together by whoever comes first.
         self._gathered: dict[str, FinishedTurn] = {}
-        self._writing = trio.Lock()
+        self._writing = Lock()
         # What came back last, and when it was read.
         self._recalled = NEVER
 
@@ -357,7 +357,7 @@ class DailyNoteSearch:
         self._files = PageFiles(self._root)
         self._indexed = IndexedFiles(self._files, state / INDEX, step=STEP)
         self._blocking = blocking
-        self._writing = trio.Lock()
+        self._writing = Lock()
 
     async def search(self, query: str, limit: int) -> list[SearchResult]:
         """Find what the *limit* best pages say, as their files are now."""

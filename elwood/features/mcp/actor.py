@@ -311,15 +311,8 @@ class McpServer:
 
     async def _take(self, asked: CallTool | ReadResource | ReadPrompt) -> None:
         """Answer; whoever asked goes away at their deadline."""
-        async with trio.open_nursery() as nursery:
-
-            async def until_abandoned() -> None:
-                await asked.reply.wait_abandoned()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(until_abandoned)
+        with asked.reply.while_wanted():
             asked.reply.set(await self._answer(asked))
-            nursery.cancel_scope.cancel()
 
     async def _answer(self, asked: CallTool | ReadResource | ReadPrompt) -> CallDone | CallFailed:
         call, repeats = asked if isinstance(asked, CallTool) else None, True

@@ -41,7 +41,7 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore, NotesUnwritten
 from elwood.features.memory.tools import SAVE
-from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
+from elwood.foundation.runtime import Blocking, Lock, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.search_index import (
     DatabaseUnusable,
@@ -109,7 +109,7 @@ class Memory:
         self._blocking = blocking
         self._now = now
         self._readers = trio.CapacityLimiter(MAX_READERS)
-        self._writing = trio.Lock()
+        self._writing = Lock()
         self._vectors: NoteVectors | None = None
         if embedder is not None:
             self._vectors = NoteVectors(embedder, store, blocking, self._write)

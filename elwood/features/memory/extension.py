@@ -4,8 +4,9 @@ The observer learns from a conversation that has gone quiet, by a call of the ch
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import trio
@@ -16,11 +17,12 @@ from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.conversation.run import is_unattended
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import Complete, ModelsMail, ask_model
-from elwood.agent.session.extension import SessionExtension, TakenBack
+from elwood.agent.session.extension import Reminder, SessionExtension, TakenBack
 from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
+from elwood.agent.session.log.turns import Turn
 from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
 from elwood.features.memory.messages import Learn, MemoryMail, Overlook, Suggest, Unlearn, Unlearned
 from elwood.features.memory.note import Note
@@ -135,8 +137,8 @@ class MemoryExtension(SessionExtension):
         """Whether it is learned from now; runs of tasks are not looked at."""
         return self._learning.settings.mode != "off" and not is_unattended(self._log.id)
 
-    async def remind(self) -> Reminded | None:
-        """Choose notes that may help in the turn that has begun; None if there are none.
+    def reminder(self) -> Reminder | None:
+        """Have notes chosen that may help in the turn that has begun.
 
         Only the owner's own words, in a private chat that has read none of strangers, bring notes
         along: they hold private data, and nobody asked for them.  What is in view is not offered
@@ -149,6 +151,11 @@ class MemoryExtension(SessionExtension):
             return None  # it can look them up
         if session.taint.label.untrusted or not turn.is_owners_alone:
             return None
+        return partial(self._remind, turn)
+
+    async def _remind(self, turn: Turn) -> Reminded | None:
+        """Choose notes; None if there are none."""
+        session = self._log.state
         message = "\n".join(one.text for one in turn.inputs if not is_command(one))
         notes: tuple[Note, ...] = ()
         with trio.move_on_after(SUGGEST_WAIT):
@@ -193,11 +200,13 @@ class MemoryExtension(SessionExtension):
                 if not done.ok:
                     log.warning("what was taken back is still known", extra={"why": done.text})
 
-    async def run(self) -> None:
-        while not is_unattended(self._log.id):
-            if not self._is_due:
-                await self._log.wait_change()
-                continue
+    @property
+    def work(self) -> Callable[[], Awaitable[None]] | None:
+        return self._observe_each if self._observes else None
+
+    async def _observe_each(self) -> None:
+        while True:
+            await self._log.wait_until(lambda: self._is_due)
             with trio.move_on_after(self._quiet):
                 await self._log.wait_change()
                 continue

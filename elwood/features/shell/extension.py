@@ -5,12 +5,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import trio
-
-from elwood.agent.session.extension import SessionExtension, news
+from elwood.agent.session.extension import Reminder, SessionExtension, news
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.foundation.runtime import Blocking
+from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
 
 # Programs that decide how work is done.
@@ -32,9 +30,11 @@ class EnvironmentExtension(SessionExtension):
         self._look = look
         self._log = log
 
-    async def remind(self) -> Reminded | None:
-        if self._log.turn.rounds or not self._log.turn.is_owners_alone:
-            return None
+    def reminder(self) -> Reminder | None:
+        turn = self._log.turn
+        return self._remind if turn.is_owners_alone and not turn.rounds else None
+
+    async def _remind(self) -> Reminded | None:
         source = "the description of the sandbox"
         return news(self._log, "environment", ENVIRONMENT, await self._look(), source)
 
@@ -46,7 +46,7 @@ def looking(
 
     They run in the folder *workspace*; *zone* is the owner's.
     """
-    lock, found = trio.Lock(), list[str]()
+    lock, found = Lock(), list[str]()
 
     async def look() -> str:
         async with lock:

@@ -10,6 +10,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
     CommandCall,
+    Reminder,
     SessionExtension,
     SlashCommand,
 )
@@ -73,7 +74,12 @@ class SkillExtension(SessionExtension):
         self._read = read
         self._most = most
 
-    async def remind(self) -> Reminded | None:
+    def reminder(self) -> Reminder | None:
+        turn = self._log.state.turn
+        is_new = turn is not None and not turn.rounds and turn.attempts <= 1
+        return self._remind if is_new and self._skills.found else None
+
+    async def _remind(self) -> Reminded | None:
         """Give the skills that fit best and are not in view, and name others, as the turn begins.
 
         Nobody asked for them: only the owner's own words bring them.

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from elwood.foundation.sandbox.layout import missing_programs
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.disk import sync_folder
 from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.stamps import Stamp, Stamps, is_settled, is_unchanged, stamp_file
 
 log = logging.getLogger("elwood.skills")
 
@@ -86,10 +87,6 @@ class FoundSkills(msgspec.Struct, frozen=True):
         return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
-# Change time and number of a file or folder; None if it is not there.
-_Stamp = tuple[int, int] | None
-# Nanoseconds within which a second change may have the same time as the first: clocks have steps.
-SETTLED = 100_000_000
 # What was read of a SKILL.md, behind a stamp of the file as it was then.
 _Read = tuple[tuple[int, ...], Skill | Unusable]
 
@@ -117,12 +114,13 @@ class SkillStore:
         self._now = now
         self._known: dict[Path, _Read] = {}
         # The last look that found no fault, behind the stamps of all that it depends on.
-        self._last: tuple[Mapping[str, _Stamp], FoundSkills] = ({}, FoundSkills())
+        self._last: tuple[Stamps, FoundSkills] = ({}, FoundSkills())
         self._found = FoundSkills()
 
     async def found(self) -> FoundSkills:
         """Look at all skills; what did not change as a whole is the same object as before."""
-        found = await self._blocking(self.look)
+        stamps, last = self._last
+        found = last if is_unchanged(stamps) else await self._blocking(self.look)
         if found != self._found:
             for problem in set(found.problems) - set(self._found.problems):
                 log.warning("skill not as it should be", extra={"problem": problem})
@@ -135,8 +133,9 @@ class SkillStore:
         What has a fault is looked at each time: a running command may be the reason, which leaves
         no trace.
         """
-        stamps, last = self._last
-        if stamps and all(_stamp(path) == stamp for path, stamp in stamps.items()):
+        stamps: dict[str, Stamp]
+        known_stamps, last = self._last
+        if is_unchanged(known_stamps):
             return last
         began, stamps = self._now(), {}
         skills: dict[str, FoundSkill] = {}
@@ -149,7 +148,7 @@ class SkillStore:
                 problems.append(f"{path}: of more than {MAX_SKILLS} skills the rest is left")
                 break
             manual = str(path / MANUAL)
-            stamps[manual] = _stamp(manual)
+            stamps[manual] = stamp_file(manual)
             try:
                 known[path] = self._read(root, folder)
             except (PathRefused, Unconfined) as error:
@@ -173,13 +172,11 @@ class SkillStore:
             ]
         self._known = known
         found = FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
-        settled = all(one is None or one[0] < began - SETTLED for one in stamps.values())
-        self._last = (stamps if settled and not problems else {}, found)
+        is_known = is_settled(stamps, began) and not problems
+        self._last = (stamps if is_known else {}, found)
         return found
 
-    def _folders(
-        self, problems: list[str], stamps: dict[str, _Stamp]
-    ) -> Iterator[tuple[Root, str]]:
+    def _folders(self, problems: list[str], stamps: dict[str, Stamp]) -> Iterator[tuple[Root, str]]:
         """Give the folders that have a SKILL.md; what is in one belongs to it.
 
         Adds to *stamps* each folder, as it was before it was looked at.
@@ -190,7 +187,7 @@ class SkillStore:
             while waiting:
                 folder, depth = waiting.popleft()
                 path = root.path / folder
-                stamps[str(path)] = _stamp(str(path))
+                stamps[str(path)] = stamp_file(str(path))
                 left -= 1
                 try:
                     if (
@@ -240,15 +237,6 @@ class SkillStore:
                 return stamp, Unusable(why)
             name = (root.path if folder == "." else Path(folder)).name
             return stamp, parse(file.read(MAX_FILE + 1), name)
-
-
-def _stamp(path: str) -> _Stamp:
-    """Return what changes whenever *path* is written, replaced, marked or linked to."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_ctime_ns, found.st_ino
 
 
 def _meant(name: str, names: Iterable[str]) -> str:

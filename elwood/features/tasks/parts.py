@@ -21,6 +21,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
     CommandCall,
+    Reminder,
     Runs,
     SessionExtension,
     SlashCommand,
@@ -124,11 +125,14 @@ class TaskExtension(SessionExtension):
         self._zone = zone
         self._log = log
 
-    async def remind(self) -> Reminded | None:
+    def reminder(self) -> Reminder | None:
         """Tell what is planned, if the conversation is private already and the owner's alone."""
         turn = self._log.turn
-        if self._log.state.taint.label != PRIVATE or not turn.is_owners_alone or turn.bounds:
-            return None
+        is_told = turn.is_owners_alone and not turn.bounds
+        return self._remind if is_told and self._log.state.taint.label == PRIVATE else None
+
+    async def _remind(self) -> Reminded | None:
+        turn = self._log.turn
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
             text = planned(tasks, turn.route, self._zone)

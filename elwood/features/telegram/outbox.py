@@ -40,6 +40,7 @@ from elwood.features.telegram.client import (
 from elwood.features.telegram.pacing import Pacing, per_second
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import (
+    Lock,
     Mailbox,
     Signal,
     clear_error,
@@ -303,7 +304,7 @@ class Outbox:
         self._all_previews = per_second(min(total / 2, self._pacing.all_previews))
         self._all_flooded_until = 0.0  # no chat may have anything
         self._refused: tuple[_ChatQueue, float] | None = None  # the newest, and when
-        self._turns = trio.Lock()  # fair: chats take their turn at the global budget
+        self._turns = Lock()  # fair: chats take their turn at the global budget
         self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
         # Chats where nothing arrives, and why; and of these, where something was to arrive since.

@@ -1,7 +1,7 @@
 """The actor kernel: knows Trio and nothing of assistants."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import trio
 
@@ -18,6 +18,7 @@ from elwood.foundation.runtime.mailbox import ActorCrashed as ActorCrashed
 from elwood.foundation.runtime.mailbox import ActorDown as ActorDown
 from elwood.foundation.runtime.mailbox import ActorUnavailable as ActorUnavailable
 from elwood.foundation.runtime.mailbox import Address as Address
+from elwood.foundation.runtime.mailbox import Lock as Lock
 from elwood.foundation.runtime.mailbox import Mailbox as Mailbox
 from elwood.foundation.runtime.mailbox import Reply as Reply
 from elwood.foundation.runtime.mailbox import Request as Request
@@ -46,12 +47,29 @@ class Blocking(Protocol):
         """Return what *fn* returns."""
 
 
+class _Limiter:
+    """Trio's limit of threads, without a checkpoint while there is room."""
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        limiter = trio.to_thread.current_default_thread_limiter()
+        try:
+            limiter.acquire_on_behalf_of_nowait(borrower)
+        except trio.WouldBlock:
+            await limiter.acquire_on_behalf_of(borrower)
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        trio.to_thread.current_default_thread_limiter().release_on_behalf_of(borrower)
+
+
+_limiter = cast("trio.CapacityLimiter", _Limiter())  # Trio asks for these two methods only
+
+
 async def in_thread(fn: Callable[[], T], /) -> T:
     """Run *fn* in one of Trio's worker threads.
 
     Cancelled before *fn* starts, it never runs; after that it runs to its end and returns.
     """
-    return await trio.to_thread.run_sync(fn)
+    return await trio.to_thread.run_sync(fn, limiter=_limiter)
 
 
 async def inline(fn: Callable[[], T], /) -> T:

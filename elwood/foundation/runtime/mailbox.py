@@ -4,7 +4,8 @@ A mailbox outlives the incarnations of its actor: a crash costs the message in h
 queue.  Ask for what may be forgotten or repeated; tell, with an id, what must survive.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
@@ -50,7 +51,9 @@ class Reply(Generic[T]):
     def __init__(self) -> None:
         self._outcome: outcome.Outcome[T] | None = None
         self._settled = trio.Event()
-        self._abandoned = trio.Event()
+        self._is_abandoned = False
+        # What is being done for the asker.
+        self._work: trio.CancelScope | None = None
 
     def __repr__(self) -> str:
         return "Reply()"
@@ -58,7 +61,7 @@ class Reply(Generic[T]):
     @property
     def is_settled(self) -> bool:
         """Whether there is an answer, or nobody waits for one any more."""
-        return self._settled.is_set() or self._abandoned.is_set()
+        return self._settled.is_set() or self._is_abandoned
 
     def set(self, value: T) -> None:
         self._settle(outcome.Value(value))
@@ -72,14 +75,20 @@ class Reply(Generic[T]):
         try:
             await self._settled.wait()
         except trio.Cancelled:
-            self._abandoned.set()
+            self._is_abandoned = True
+            if self._work is not None:
+                self._work.cancel()
             raise
         assert self._outcome is not None
         return self._outcome.unwrap()
 
-    async def wait_abandoned(self) -> None:
-        """Wait until the asker has gone: what is still being done for it may stop."""
-        await self._abandoned.wait()
+    @contextmanager
+    def while_wanted(self) -> Iterator[None]:
+        """Cancel the block when the asker goes away.  For one block at a time."""
+        with trio.CancelScope() as self._work:
+            if self._is_abandoned:
+                self._work.cancel()
+            yield
 
     def _settle(self, result: outcome.Outcome[T]) -> None:
         if self._outcome is None:
@@ -103,9 +112,12 @@ class Address(Generic[M_contra]):
     async def tell(self, message: M_contra) -> None:
         """Put *message* into the queue, waiting for room.  Raises ActorDown after the stop.
 
+        With room this is no checkpoint: a pass of the scheduler costs more than the rest.
         Raises AskedUpward if the current actor is not on a higher step.
         """
         check_is_lower(self.name, self._mailbox.step)
+        if self.offer(message):
+            return
         try:
             await self._mailbox.send.send(message)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
@@ -271,3 +283,19 @@ class Signal:
 
     async def wait(self) -> None:
         await self._event.wait()
+
+
+class Lock:
+    """A fair lock that is taken without a checkpoint if it is free."""
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+
+    async def __aenter__(self) -> None:
+        try:
+            self._lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._lock.acquire()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lock.release()

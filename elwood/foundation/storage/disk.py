@@ -212,10 +212,8 @@ class Disk:
         """Append *data* to *path*, which has *at* bytes, by one write, and sync it.
 
         A new file (*at* is 0) is made, with its folder, and the folder synced.  *last_words* may
-        use the reserve.  What is not *synced* survives a kill, but perhaps no power cut; since it
-        is synced at the end of each page, what a power cut leaves is a beginning of it.
+        use the reserve.  What is not *synced* survives a kill, but perhaps no power cut.
         """
-        synced = synced or at // PAGE != (at + len(data)) // PAGE
         if not last_words:
             self._need_reserve(path)
         if at == 0:
@@ -229,6 +227,16 @@ class Disk:
             self._append(path, data, at, synced)
         if at == 0:
             self._sync_folder(path)
+
+    def sync(self, path: Path) -> None:
+        """Wait until what was appended to *path* is on the disk."""
+        with self._opened(path, os.O_RDONLY) as fd:
+            self._sync(fd, path)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an append that is not synced takes no longer than its system calls."""
+        return self._reserved or self._reserve is None
 
     def make_empty(self, paths: Sequence[Path]) -> None:
         """Make those of the empty files *paths*, all in one folder, that are not there."""
@@ -286,8 +294,7 @@ class Disk:
 
         A process that was killed may have left bytes that are in the kernel's memory only.
         """
-        with self._opened(path, os.O_RDONLY) as fd:
-            self._sync(fd, path)
+        self.sync(path)
         self._sync_folder(path)
 
     def remove(self, path: Path, *, durably: bool = False) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
+from elwood.foundation.runtime import Lock
 from elwood.foundation.storage.search_index import DatabaseUnusable, Document, SearchIndex
 
 log = logging.getLogger("elwood.records")
@@ -53,7 +54,7 @@ class IndexedFiles:
         self._doubts = 0
         # Nothing was there when it had caught up, and nothing was put since.
         self.is_empty = False
-        self._looking = trio.Lock()
+        self._looking = Lock()
         self._look_again = -math.inf
 
     @property

@@ -183,8 +183,9 @@ async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
     stalling = Reply(headers=SSE, pieces=pieces, end="stall", end_at=600, gone=gone)
     send, receive = trio.open_memory_channel[str](10)
     async with real(tmp_path, FakeModels(script=[Bytes(stalling), Say("next")])) as it:
+        question = msgspec.structs.replace(asked(), progress=send.send_nowait)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(it.models.ask, msgspec.structs.replace(asked(), progress=send))
+            nursery.start_soon(it.models.ask, question)
             assert await receive.receive()
             assert not gone.is_set()
             nursery.cancel_scope.cancel()

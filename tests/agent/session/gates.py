@@ -116,7 +116,7 @@ class MemoryLog(SessionLog):
             raise DiskFull(Path("s.jsonl"))
         await self.keep(*entries)
 
-    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+    async def keep(self, *entries: Entry, last_words: bool = False, synced: bool = True) -> None:
         await trio.lowlevel.checkpoint()
         self.apply(*entries)
         for entry in entries:

@@ -224,15 +224,8 @@ class House:
 
     async def _complete(self, request: Complete) -> None:
         self.world.asked.append(request)
-        async with trio.open_nursery() as nursery:
-
-            async def give_up() -> None:
-                await request.reply.wait_abandoned()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(give_up)
+        with request.reply.while_wanted():
             request.reply.set(await self.world.model(request))
-            nursery.cancel_scope.cancel()
 
     async def _sessions(self, mailbox: Mailbox[SessionsMail]) -> None:
         world = self.world

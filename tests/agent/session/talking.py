@@ -24,7 +24,6 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, ContextLimits
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
-from elwood.foundation.runtime import Signal
 from tests.agent.session.gates import FREE, Approver, MemoryLog, gate_for
 from tests.agent.session.scripted import Named
 
@@ -137,5 +136,4 @@ class Talk(MemoryLog):
             gate=gate_for(self, (NOTE, PAY), approver=self._approver, rules=RULES, wait=0.0),
             ask=self.think,
             clock=OwnerClock(lambda: 0.0),
-            arrivals=Signal(),
         )

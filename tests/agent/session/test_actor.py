@@ -17,14 +17,14 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
-from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.inbound import Busy, Reception, Refused, Taken
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.delivery import MUCH
-from elwood.agent.session.extension import Opening, SessionExtension
+from elwood.agent.session.extension import Opening, Reminder, SessionExtension
 from elwood.agent.session.log.entries import (
     Entry,
     Posted,
@@ -197,7 +197,7 @@ async def test_a_draft_shows_no_secret_and_no_half_of_one(world: World) -> None:
         assert request.progress is not None
         await trio.sleep(1)
         for end in range(1, len(whole) + 1):
-            await request.progress.send(whole[:end])
+            request.progress(whole[:end])
         await trio.testing.wait_all_tasks_blocked()
         return answer("done")
 
@@ -361,7 +361,7 @@ async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(world
     async def model(request: Complete) -> Completed:
         assert request.progress is not None
         await trio.sleep(1)  # nothing is shown of a shorter turn
-        request.progress.send_nowait("I think")
+        request.progress("I think")
         return await forever(request)
 
     world.model = model
@@ -380,7 +380,7 @@ async def test_signs_of_life_come_until_there_is_an_answer(world: World) -> None
     async def model(request: Complete) -> Completed:
         await trio.sleep(9)
         assert request.progress is not None
-        request.progress.send_nowait("so far")
+        request.progress("so far")
         await trio.sleep(9)
         return answer("so far so good")
 
@@ -404,7 +404,7 @@ async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
     async def model(request: Complete) -> Completed:
         await trio.sleep(first_words)
         assert request.progress is not None
-        request.progress.send_nowait("so far")
+        request.progress("so far")
         await trio.sleep(9)
         return await echo(request)
 
@@ -466,7 +466,10 @@ class Slow(SessionExtension):
         await trio.sleep(self._seconds)
         return f"[{self._name} opens]\n"
 
-    async def remind(self) -> Reminded:
+    def reminder(self) -> Reminder:
+        return self._remind
+
+    async def _remind(self) -> Reminded:
         await trio.sleep(self._seconds)
         return Reminded(self._log.turn.id, f"[{self._name} reminds]", CLEAN)
 
@@ -657,3 +660,32 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(world: World) -> N
         stop.set()
     (said,) = world.said
     assert said.splitlines()[-2:] == ["it rains", "Stuck: attic: the roof failed 3 times: it leaks"]
+
+
+async def test_the_model_is_asked_while_the_disk_takes_the_message_and_the_answer_waits(
+    world: World,
+) -> None:
+    disk = trio.Event()
+    disk.set()
+
+    async def blocking(fn: Callable[[], T], /) -> T:
+        if isinstance(fn, partial) and fn.func.__name__ in ("sync", "append"):
+            await disk.wait()
+        return await inline(fn)
+
+    world.blocking = blocking
+    async with house(world) as h:
+        await h.talk("hello")
+        disk = trio.Event()
+        taken: list[Reception] = []
+
+        async def say() -> None:
+            taken.append(await h.say("more"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(say)
+            await trio.sleep(30)
+            assert (len(world.asked), len(world.said), taken) == (2, 1, [])
+            disk.set()
+        await h.quiet()
+    assert (world.said, taken) == (["re: hello", "re: more"], [Taken()])

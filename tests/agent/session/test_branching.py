@@ -176,7 +176,7 @@ async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(world
         if not first.is_set():
             assert request.progress is not None
             await trio.sleep(1)
-            request.progress.send_nowait("I think")
+            request.progress("I think")
             first.set()
             await trio.sleep(60)
             return call(("c", "look", '{"name": "sky"}'))

@@ -70,7 +70,7 @@ async def test_a_read_within_a_call_has_a_receipt_and_costs_no_write_of_its_own(
     kept: list[Entry] = []
     written = scene.keep
 
-    async def keep(*entries: Entry, last_words: bool = False) -> None:
+    async def keep(*entries: Entry, last_words: bool = False, synced: bool = True) -> None:
         kept.extend(entries)
         await written(*entries, last_words=last_words)
 

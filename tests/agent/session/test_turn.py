@@ -37,7 +37,6 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
-from elwood.foundation.runtime import Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import MemoryLog, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
@@ -55,7 +54,7 @@ class Scene(MemoryLog):
         super().__init__()
         self.model = ScriptedModel(*steps)
         self.effects = Effects()
-        self.arrivals = Signal()
+        self.turn_run: TurnRun | None = None
         self.gate = gate_for(
             self, self.effects.tools(), redactor=Redactor([Secret("hunter2")]), dry_run=dry_run
         )
@@ -64,10 +63,11 @@ class Scene(MemoryLog):
 
     def say(self, id_: str, text: str) -> None:
         self.apply(Received(id_, text, "me", ROUTE, 0.0))
-        self.arrivals.give()
+        if self.turn_run is not None:
+            self.turn_run.arrived()
 
     async def run(self, **settings: int) -> TurnResult:
-        run = TurnRun(
+        run = self.turn_run = TurnRun(
             log=self,
             gate=self.gate,
             ask=self.model,
@@ -75,7 +75,6 @@ class Scene(MemoryLog):
             max_tokens=1000,
             settings=TurnSettings(**settings),
             clock=OwnerClock(lambda: 0.0),
-            arrivals=self.arrivals,
         )
         with trio.fail_after(36_000):  # of an autojump clock
             return await run.run()

@@ -291,7 +291,7 @@ async def test_a_stuck_outbox_is_logged_and_told_of_when_it_is_back(
         await trio.sleep(61)
         live = [post for post in channel.posts if "the poll" in post.part.text]
         assert live
-        answered = [post for post in live if not post.reply._abandoned.is_set()]
+        answered = [post for post in live if not post.reply._is_abandoned]
         assert len(answered) == 1, "what was left lying in its queue counts for nothing"
 
 

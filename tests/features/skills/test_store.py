@@ -13,7 +13,6 @@ from elwood.features.skills.skill import MAX_FILE, Candidate, SkillFile, candida
 from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,
-    SETTLED,
     FoundSkills,
     Installed,
     SkillRefused,
@@ -25,6 +24,7 @@ from elwood.features.skills.store import (
 )
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Item, Root
+from elwood.foundation.storage.stamps import SETTLED
 from tests.features.skills.test_skill import manual
 from tests.features.skills.test_skill_list import put
 

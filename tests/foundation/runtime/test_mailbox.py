@@ -147,7 +147,8 @@ async def test_an_abandoned_question_is_visible_to_the_actor(autojump_clock: obj
 
     async def body(mailbox: Mailbox[Say]) -> None:
         async for message in mailbox:
-            await message.reply.wait_abandoned()
+            with message.reply.while_wanted():
+                await trio.sleep_forever()
             noticed.append(trio.current_time())
             assert message.reply.is_settled
             message.reply.set("too late, and harmless")

@@ -5,11 +5,15 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+import trio
+import trio.testing
 
 from elwood.foundation.runtime import Halt
 from elwood.foundation.storage.disk import (
@@ -17,6 +21,7 @@ from elwood.foundation.storage.disk import (
     RESERVE,
     AlreadyRunning,
     Calls,
+    Disk,
     DiskFull,
     JournalBroken,
     holding,
@@ -24,6 +29,8 @@ from elwood.foundation.storage.disk import (
 )
 from elwood.foundation.storage.journal import segments, verify
 from tests.foundation.storage.diary import DiaryJournal, Wrote, kept, make_disk, names, opened
+
+T = TypeVar("T")
 
 
 class Failing(Calls):
@@ -241,6 +248,42 @@ async def test_what_need_not_be_synced_is_so_at_the_end_of_a_page(tmp_path: Path
     crossing = [end for last, end in pairwise(ends) if last // PAGE != end // PAGE]
     assert calls.synced == crossing
     assert len((await opened(path, make_disk())).state.entries) == len(ends)
+
+
+async def test_who_need_not_wait_for_the_disk_goes_on_when_the_line_is_written(
+    tmp_path: Path,
+) -> None:
+    """It survives a kill then.  What is staged meanwhile goes into the next line."""
+    calls, path, gate = Failing(), tmp_path / "a.jsonl", trio.Event()
+    gate.set()
+
+    async def blocking(fn: Callable[[], T], /) -> T:
+        await gate.wait()
+        return fn()
+
+    journal = await opened(path, Disk(blocking=blocking, clock=lambda: 0.0, calls=calls))
+    await journal.append(Wrote("first"))
+    calls.synced.clear()
+    gate = trio.Event()
+    seen: list[list[str]] = []
+
+    async def written() -> None:
+        seen.append((await opened(path)).state.texts)
+        await journal.stage(Wrote("staged"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            partial(journal.append, Wrote("second"), written=partial(nursery.start_soon, written))
+        )
+        await trio.testing.wait_all_tasks_blocked()
+        assert seen == [["first", "second"]]
+        assert not calls.synced
+        nursery.start_soon(journal.append, Wrote("third"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await opened(path)).state.texts == ["first", "second"]
+        gate.set()
+    assert calls.synced
+    assert (await opened(path)).state.texts == ["first", "second", "staged", "third"]
 
 
 # --- closing and replacing ----------------------------------------------------------------------

@@ -41,6 +41,7 @@ class SessionLog:
         self._publish = publish
         self._moving = moving
         self._changed = Signal()
+        self._awaited: list[tuple[Callable[[], bool], trio.Event]] = []
 
     @property
     def state(self) -> Session:
@@ -112,15 +113,30 @@ class SessionLog:
         await self._journal.append(*entries)
         self._tell_changed()
 
-    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+    async def record_ahead(self, written: Callable[[], object], *entries: Entry) -> None:
+        """Do as `record`, and call *written* as soon as a kill takes nothing of it any more.
+
+        Only for what may be done again after a power cut, or is not seen outside before the next
+        line is on the disk.
+        """
+
+        def tell() -> None:
+            self._tell_changed()
+            written()
+
+        await self._journal.append(*entries, written=tell)
+
+    async def keep(self, *entries: Entry, last_words: bool = False, synced: bool = True) -> None:
         """Write *entries* as one, however long the disk stays full.
 
         The work waits with what it knows in hand: a crash would cost that, and end in giving up.
-        *last_words* have happened already: they use the reserved space first.
+        *last_words* have happened already: they use the reserved space first.  What is not
+        *synced* may be lost by a power cut, with what follows from that: only what may be done
+        again.
         """
         pause = FIRST_PAUSE
         while not await write_or_report(
-            WRITE, self._journal.append(*entries, last_words=last_words)
+            WRITE, self._journal.append(*entries, last_words=last_words, synced=synced)
         ):
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)
@@ -128,9 +144,27 @@ class SessionLog:
 
     def changed(self) -> None:
         self._changed.give()
+        for is_so, event in self._awaited:
+            if is_so():
+                event.set()
 
     async def wait_change(self) -> None:
         await self._changed.wait()
+
+    async def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until *is_so*; it is looked at after each change, without waking the waiting task.
+
+        It may be over again when this returns.
+        """
+        if is_so():
+            await trio.lowlevel.checkpoint()
+            return
+        awaited = is_so, trio.Event()
+        self._awaited.append(awaited)
+        try:
+            await awaited[1].wait()
+        finally:
+            self._awaited.remove(awaited)
 
     def close(self) -> None:
         """The session leaves the memory."""

@@ -155,14 +155,18 @@ class Gate:
         until = await self._ask_ahead(left)
         for reads, calls in groupby(left, lambda call: self.only_reads(call.call)):
             if reads:
+                first, *others = calls
+                if not others:
+                    await self._perform(first, until)
+                    continue
                 async with trio.open_nursery() as nursery:
-                    for call in calls:
+                    for call in (first, *others):
                         nursery.start_soon(self._perform, call, until)
             else:
                 for call in calls:
                     await self._perform(call, until)
-        # What only read was not written yet.
-        await self._log.keep(last_words=True)
+        # What only read was not written yet; it may be read again after a power cut.
+        await self._log.keep(last_words=True, synced=False)
 
     async def abandon(self) -> None:
         """Write down what became of the calls of a turn that was stopped while they ran."""

@@ -40,7 +40,7 @@ class _ScratchLog(SessionLog):
         for entry in entries:
             await self.stage(entry)
 
-    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+    async def keep(self, *entries: Entry, last_words: bool = False, synced: bool = True) -> None:
         await self.record(*entries)
 
 

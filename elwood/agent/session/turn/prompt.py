@@ -21,10 +21,11 @@ from elwood.agent.session.extension import PromptPart
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Tool
-from elwood.foundation.runtime import Blocking
+from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.stamps import Stamps, is_unchanged, read_stamped
 from elwood.foundation.text.characters import well_formed, wrap_untrusted
 from elwood.foundation.text.lines import duration, one_line
 from elwood.foundation.text.tokens import estimate, fit
@@ -82,8 +83,10 @@ class SystemPrompt:
         self._redactor = redactor
         self._parts = parts
         self._made: tuple[Documents, list[str], Sequence[Tool], Prompt] | None = None
-        self._looking = trio.Lock()
+        self._looking = Lock()
         self._looked = -math.inf
+        # The documents that were read, behind their stamps; without stamps they are read again.
+        self._documents: tuple[Stamps, Documents] = ({}, Documents())
 
     async def now(self, group: str | None) -> Prompt:
         """Return the prompt, as all was at most `LOOK_EVERY` seconds ago.
@@ -104,7 +107,13 @@ class SystemPrompt:
     async def _shared(self) -> Prompt:
         async with self._looking:
             if self._made is None or trio.current_time() >= self._looked + LOOK_EVERY:
-                documents = await self._blocking(partial(read_documents, self._workspace))
+                stamps, documents = self._documents
+                if not is_unchanged(stamps):
+                    read = partial(read_documents, self._workspace)
+                    paths = [str(self._workspace.path / f"{name}.md") for name in NAMES]
+                    stamps, documents = await self._blocking(partial(read_stamped, paths, read))
+                    # What could not be read may be readable later without a trace.
+                    self._documents = {} if documents.notes else stamps, documents
                 texts = [await part.text(self._budget) for part in self._parts]
                 tools = self._tools()
                 if self._made is None or self._made[:3] != (documents, texts, tools):

@@ -35,7 +35,7 @@ from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, w
 from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Signal, waiting
+from elwood.foundation.runtime import waiting
 from elwood.foundation.secrets.redaction import Masked, screen
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.characters import well_formed
@@ -78,6 +78,7 @@ class TurnRunner:
         log_: SessionLog,
         delivery: Delivery,
         gate: Gate,
+        showing: Showing,
         extensions: Sequence[SessionExtension],
     ) -> None:
         self._core = core
@@ -89,7 +90,8 @@ class TurnRunner:
         self._clock = core.clock
         self._settings = core.config.of(TurnSettings)
         self.approvals = gate.approvals
-        self._arrivals = Signal()
+        self._showing = showing
+        self._run: TurnRun | None = None
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._ending = False
@@ -153,7 +155,8 @@ class TurnRunner:
 
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
-        self._arrivals.give()
+        if self._run is not None:
+            self._run.arrived()
         self.approvals.hints.give()
 
     async def decided(self, nursery: trio.Nursery) -> None:
@@ -336,18 +339,16 @@ class TurnRunner:
         event(log, "turn", {"rounds": turn.rounds}, success=not answer.failed, seconds=took)
 
     async def _think(self) -> TurnResult:
-        core, turn = self._core, self._log.turn
+        turn = self._log.turn
         if turn.bounds is not None and turn.bounds.tool:
             return await self._fetch() or await call_alone(self._log, self._gate, turn.bounds)
-        showing = None  # nobody waits for the run of a task
-        if turn.bounds is None:
-            showing = Showing(core.channels, core.redactor, turn, self._log.state.turns)
-        async with trio.open_nursery() as nursery:
-            if showing is not None:
-                nursery.start_soon(showing.run)
-            answer = await self._fetch() or await self._ask(showing)
-            nursery.cancel_scope.cancel()
-        return answer
+        if turn.bounds is not None:  # nobody waits for the run of a task
+            return await self._fetch() or await self._ask(None)
+        self._showing.begin(turn, self._log.state.turns)
+        try:
+            return await self._fetch() or await self._ask(self._showing)
+        finally:
+            self._showing.end()
 
     async def _fetch(self) -> TurnResult | None:
         """Fetch what belongs to the hidden inputs of the open turn, and show them to the model.
@@ -395,7 +396,8 @@ class TurnRunner:
         prompt = await self.prompt.now(self._core.channels.group(without_child(self._log.id)))
         pending = waiting_calls(self._log.state)
         reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
-        reminders += await _gather([extension.remind for extension in self._extensions])
+        reads = (extension.reminder() for extension in self._extensions)
+        reminders += await _gather([read for read in reads if read is not None])
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
         if turn.bounds is not None:
@@ -411,11 +413,14 @@ class TurnRunner:
             settings=self._settings,
             max_tokens=core.config.of(ModelSettings).role(role).max_tokens,
             clock=self._clock,
-            arrivals=self._arrivals,
             showing=showing,
             fetch=self._fetch,
         )
-        return await run.run()
+        self._run = run
+        try:
+            return await run.run()
+        finally:
+            self._run = None
 
     async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
@@ -481,9 +486,12 @@ async def _gather(reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]
         results[place] = await reads[place]()
 
     with trio.move_on_after(FEATURES_LIMIT) as scope:
-        async with trio.open_nursery() as nursery:
-            for place in range(len(reads)):
-                nursery.start_soon(read, place)
+        if len(reads) == 1:
+            await read(0)
+        elif reads:
+            async with trio.open_nursery() as nursery:
+                for place in range(len(reads)):
+                    nursery.start_soon(read, place)
     if scope.cancelled_caught:
         log.warning("features took too long for a turn", extra={"seconds": FEATURES_LIMIT})
     return results

@@ -22,7 +22,6 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.run import RunBounds
 from elwood.agent.conversation.settings import OwnerClock, TurnSettings
 from elwood.agent.models import messages as models
-from elwood.agent.models.client import Thought
 from elwood.agent.models.messages import Complete, Completed, ask_model
 from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log import entries
@@ -32,7 +31,7 @@ from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.turn.compaction import ContextLimits, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
-from elwood.foundation.runtime import ActorDown, ActorUnavailable, Reply, Signal
+from elwood.foundation.runtime import ActorDown, ActorUnavailable, Reply
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
@@ -76,7 +75,7 @@ class TurnRun:
 
     *ask* gives the responses.  *prompt* is what the session's documents and tools amount to now;
     *max_tokens* the limit of an answer.  *showing* shows the text so far, if anybody waits for it;
-    *arrivals* tells when another message has come.  *fetch* fetches the pending files of inputs,
+    *fetch* fetches the pending files of inputs,
     and shows these inputs to the model.
     """
 
@@ -87,7 +86,6 @@ class TurnRun:
     settings: TurnSettings
     max_tokens: int
     clock: OwnerClock
-    arrivals: Signal
     showing: Showing | None = None
     fetch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
 
@@ -100,6 +98,8 @@ class TurnRun:
         self._listed = 0
         self._mended = False
         self._continued = self._paused = self._shrunk = self._restarts = 0
+        self._call: trio.CancelScope | None = None
+        self._is_shown = False  # some of what the call gives
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -231,37 +231,26 @@ class TurnRun:
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if a message interrupted the call and can join the turn."""
-        shown = early = False
+        self._is_shown = False
         completed: Completed | None = None
-        progress, seen = trio.open_memory_channel[models.Progress](1)
+        with trio.CancelScope() as self._call:
+            self.arrived()  # if a message came since the last look
+            completed = await self._complete()
+        self._call = None
+        return completed
 
-        async def show() -> None:
-            nonlocal shown
-            async for said in seen:
-                if self.showing is None:
-                    continue
-                if isinstance(said, models.Delayed):
-                    self.showing.delayed(said.why)
-                elif isinstance(said, Thought):
-                    self.showing.thought(said.text)
-                elif self.showing.text(said):
-                    shown = True
+    def arrived(self) -> None:
+        """Interrupt the model call for a message that can join the turn, if that is cheap."""
+        call = self._call
+        if call is None or call.cancel_called or self._is_shown or not self.log.inputs():
+            return
+        if self._is_cheap_to_repeat():
+            self._restarts += 1
+            call.cancel()
 
-        async def watch() -> None:
-            nonlocal early
-            while not self.log.inputs():
-                await self.arrivals.wait()
-            if not shown and self._is_cheap_to_repeat():
-                early = True
-                self._restarts += 1
-                nursery.cancel_scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(show)
-            nursery.start_soon(watch)
-            completed = await self._complete(progress)
-            nursery.cancel_scope.cancel()
-        return None if early and completed is None else completed
+    def _show(self, said: models.Progress) -> None:
+        if self.showing is not None and self.showing.take(said):
+            self._is_shown = True
 
     def _is_cheap_to_repeat(self) -> bool:
         """Return True if a message may interrupt the model call; else it joins after the call."""
@@ -289,7 +278,7 @@ class TurnRun:
                     raise
                 await trio.sleep(LOOK_EVERY)
 
-    async def _complete(self, progress: trio.MemorySendChannel[models.Progress]) -> Completed:
+    async def _complete(self) -> Completed:
         chosen = self.log.state.model
         limit = trio.current_time() + self.settings.model_deadline
         request = Complete(
@@ -297,7 +286,7 @@ class TurnRun:
             role=self._turn.bounds.role if self._turn.bounds else chosen or "default",
             prompt=self.prompt,
             messages=self.log.state.messages,
-            progress=progress,
+            progress=self._show,
             max_tokens=self._doubled,
         )
         deadline = min(limit, trio.current_effective_deadline())
