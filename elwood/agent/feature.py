@@ -1,4 +1,4 @@
-"""What a feature is to the app: one record.  Imports little: commands that end at once read it."""
+"""The record that describes a feature.  Imports little: commands that exit immediately read it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,61 +19,62 @@ if TYPE_CHECKING:
 
 
 class LiveTools(NamedTuple):
-    """Tools that come and go: those *known* by now, and how the others begin; ids by names.
+    """Tools that are only known at run time; ids by name, or by prefix of the name.
 
-    Reading it may block for a moment.
+    Reading it may block briefly.
     """
 
+    # Those known already.
     known: "Mapping[str, str]" = MappingProxyType({})
     prefixes: "Mapping[str, str]" = MappingProxyType({})
 
 
 class Feature(NamedTuple):
-    """One subject of the app: listed by hand in `app/main.py`, and nowhere else.
+    """One part of the app with its own folder: listed only in `app/main.py`.
 
-    *build* makes its parts for one run, out of what everything is built on.  What other features
-    bring it may keep, and read when the actors run: all features are built by then.  *settings*
-    are its sections of config.toml, *own* those of agent.toml, each as ``module:Class``, which is
-    imported when such a file is read.  *cli* are its commands, *checks* those of the doctor.
-    *mend* puts the state folder in order before anything in it is opened, under its lock; it
-    blocks, says what it did, and may raise CliFailure and OSError.  *set_up* asks at `elwood
-    init`, given what holds unwritten, and changes nothing.  *owner* says as whom its channel knows
-    the owner, "" if as nobody or as several.
-
-    *chores* are the ids of its chores, whether a run has them or not: no other task may have them.
-    *tools* are the ids of its tools by their names, whether a run has them or not; *live* finds
-    those that come and go.  *lent* makes the folders beside the workspace that commands and tools
-    of all features reach.  *is_channel* if its name is that of a channel.  *sessions* is the prefix
-    of the names of its sessions: no other channel uses it, whether this one is configured or not.
-    *is_group* says whether a principal is a group of its channel, *is_chat* whether a chat, and a
-    thread or "", can be ids of it: those in settings are checked by that.
-
-    *carried_heads* reads the heads of the anchors from its files, so that `elwood receipts verify`
-    compares them; *extract_anchors* writes the anchors of an archive of its own into a folder, and
-    raises ValueError if it cannot.  Both block.
+    The functions may be called before, or without, a run.
     """
 
     name: str
+    # Build its parts for one run.  It may keep the Gathered, and read it once the actors run.
     build: "Callable[[Core, Gathered], Awaitable[Parts]]"
+    # Its sections of config.toml, each as ``module:Class``, which is imported when needed.
     settings: Sequence[str] = ()
+    # Its `elwood` commands.
     cli: "Sequence[CliCommand]" = ()
+    # Its checks of `elwood doctor`.
     checks: "Sequence[Check]" = ()
+    # Repair the state folder before anything in it is opened, under its lock, and return what was
+    # done.  Blocks; raises CliFailure and OSError.
     mend: "Callable[[Config], str] | None" = None
+    # Its sections of agent.toml, as in *settings*.
     own: Sequence[str] = ()
+    # The ids of all its chores, whether a run has them or not: reserved for it.
     chores: Sequence[str] = ()
+    # Ask the questions of `elwood init`, given the unsaved configuration; changes nothing.
     set_up: "Callable[[Config], Answers] | None" = None
+    # Return the principal of the owner in its channel; "" if there is none, or several.
     owner: "Callable[[Config], str]" = lambda config: ""
+    # The ids of its tools by name, whether a run has them or not.
     tools: "Mapping[str, str]" = MappingProxyType({})
+    # Find the tools that are only known at run time.
     live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
+    # Return its folders outside the workspace that commands and tools of all features reach.
     lent: "Callable[[Config], Sequence[LentFolder]]" = lambda config: ()
+    # True if *name* is the name of a channel.
     is_channel: bool = False
+    # Prefix of its session names, reserved even if it is not configured.
     sessions: str = ""
+    # Return True if the principal is a group of its channel.
     is_group: "Callable[[str], bool]" = lambda principal: False
+    # Return True if a chat and a thread (or "") can be ids of its channel; settings are checked so.
     is_chat: "Callable[[str, str], bool]" = lambda chat, thread: True
+    # Read the heads of the anchors from its files, for `elwood receipts verify`.  Blocks.
     carried_heads: "Callable[[Config], Iterable[CarriedHead]]" = lambda config: ()
+    # Write the anchors of one of its archives into a folder.  Blocks; raises ValueError on failure.
     extract_anchors: "Callable[[Path, Path], None]" = lambda archive, folder: None
 
 
 def reserved_sessions(features: Iterable[Feature]) -> dict[str, str]:
-    """Return the names of *features* by the prefix of the sessions that each reserves."""
+    """Return the reserved prefixes of session names, with the name of the feature of each."""
     return {one.sessions: one.name for one in features if one.sessions}

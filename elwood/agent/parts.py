@@ -1,4 +1,4 @@
-"""What a feature brings to one run of the app, and what that is made of."""
+"""The parts that a feature provides for one run of the app."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,36 +18,38 @@ from elwood.foundation.sandbox.command import Executor, NoSandbox
 
 T = TypeVar("T")
 
-# Failures of the world are waited for; failures of ours stop Elwood, and systemd starts it anew.
+# WORLD: outside failures are retried forever.  OURS: bugs stop Elwood, and systemd restarts it.
 WORLD = RestartPolicy(max_crashes=None)
 OURS = RestartPolicy()
 
-# How a feature meets a signal: it stops its own work, the app ends in order, or immediately.
+# Reaction to a signal: the feature stops its own work, the app ends in order, or immediately.
 Interruption = Literal["taken", "end", "leave"]
 
 
 @attrs.frozen(kw_only=True)
 class Actor:
-    """An actor, and its *step*: it may ask and tell actors on lower steps only.
+    """An actor and its place in the order of actors.
 
-    6: ways in, clocks, health; 5: sessions; 4: child runs; 3: approvals, memory; 2: models,
-    timetable; 1: outboxes.  `Address.tell` checks it.  The highest are stopped first, but for one
-    that *stops_last*; *grace* is how long (seconds) it may take to finish then.
+    Step 6: channels, clocks, health; 5: sessions; 4: child runs; 3: approvals, memory; 2: models,
+    timetable; 1: outboxes.  Higher steps are stopped first.
     """
 
+    # An actor may send messages only to actors of lower steps; `Address.tell` checks it.
     step: int
     mailbox: Mailbox[Any]
     body: Callable[[Mailbox[Any]], Awaitable[None]]
     policy: RestartPolicy = OURS
+    # Seconds that it may take to stop.
     grace: float = 5.0
+    # Stop it after all others.
     stops_last: bool = False
 
 
 @attrs.frozen
 class Report:
-    """What came of a chore, in *words*.
+    """The result of a chore, in *words*.
 
-    With *prompt* it is not done yet: a model is to be asked this, in the run of the chore's task.
+    With *prompt* it is not finished: a model must answer this, in a run of the chore's task.
     """
 
     words: str = ""
@@ -56,34 +58,32 @@ class Report:
 
 
 Do = Callable[[float], Awaitable[Report]]
-"""Does what is due; is given when it was last done well, Unix seconds (0: never)."""
+"""Does what is due.  Its argument is the Unix time of the last success (0: never)."""
 
 
 @attrs.frozen(kw_only=True)
 class Chore:
-    """Something a feature does by itself every *every* seconds: hours, days, or between them.
-
-    *do* is given when it was last done well, Unix seconds (0: never).  It may run again after a
-    crash, so doing it twice must be harmless.  *tools* are what a model may use if *do* asks for
-    one.
-    """
+    """A background job of a feature."""
 
     id: str
     title: str
+    # Interval in seconds: hours to days.
     every: float
+    # May run again after a crash, so running it twice must be harmless.
     do: Do
+    # Tools that a model may use if the report has a prompt.
     tools: tuple[str, ...] = ()
 
 
 class Connected(CommandResult, frozen=True):
-    """A good answer, behind which the connection is *serve*'s until that returns."""
+    """Success.  *serve* owns the connection until it returns."""
 
     serve: Callable[[trio.SocketStream], Awaitable[None]]
 
 
 @attrs.frozen(kw_only=True)
 class ControlCommand:
-    """Something that ``elwood`` may ask of the running service over the control socket."""
+    """A request that ``elwood`` can send to the running service over the control socket."""
 
     name: str
     run: Callable[[Sequence[str]], Awaitable[CommandResult]]
@@ -91,11 +91,11 @@ class ControlCommand:
 
 @attrs.frozen(kw_only=True)
 class Parts:
-    """What a feature brings to one run of the app; all of it optional."""
+    """The parts that a feature provides for one run of the app; all are optional."""
 
     actors: Sequence[Actor] = ()
     tools: Sequence[Tool] = ()
-    # Tools that come and go, by name: who brings them changes these in place.
+    # Tools that come and go, by name: the feature changes these in place.
     live: Sequence[dict[str, Tool]] = ()
     channels: Sequence[Channel] = ()
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
@@ -106,9 +106,9 @@ class Parts:
     searches: Sequence[TextSearch] = ()
     control: Sequence[ControlCommand] = ()
     embedder: Embedder | None = None
-    # Takes a SIGINT or SIGTERM, or says how the app ends.
+    # Handle a SIGINT or SIGTERM, or return how the app must end.
     interrupt: Callable[[int], Interruption] | None = None
-    # What runs commands, or why none can be run.
+    # Runs commands, or holds the reason why no command can be run.
     sandbox: Executor | NoSandbox | None = None
 
 
@@ -117,14 +117,14 @@ class ReadTooEarly(Exception):
 
 
 class LaterParts(Sequence[T]):
-    """The parts of one *kind*, of all features.  Reading it too early raises ReadTooEarly."""
+    """The parts of one *kind*, of all features.  Reading them too early raises ReadTooEarly."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._parts: Sequence[T] | None = None
 
     def complete(self, parts: Iterable[T]) -> None:
-        """Set the parts; from here on they can be read."""
+        """Set the parts, which makes them readable."""
         self._parts = tuple(parts)
 
     @overload
@@ -145,14 +145,14 @@ class LaterParts(Sequence[T]):
 
 
 class Gathered:
-    """What all features bring of some kinds.
+    """Some kinds of parts, of all features.
 
-    A feature that is being built may keep these, and must not read them: some features are built
-    after it.  Only *lent* is complete before, since it is declared in the records of the features.
+    A feature may keep these while it is built, but must not read them: some features are built
+    later.  Only *lent* is complete before, because the records of the features declare it.
     """
 
     def __init__(self, lent: Iterable[LentFolder] = ()) -> None:
-        # Folders beside the workspace that commands and tools reach.
+        # Folders outside the workspace that commands and tools reach.
         self.lent: Sequence[LentFolder] = tuple(lent)
         self.chores = LaterParts[Chore]("chores")
         self.tools = LaterParts[Tool]("tools")
@@ -162,7 +162,7 @@ class Gathered:
         self._sandbox = LaterParts[Executor | NoSandbox]("sandboxes")
 
     def complete(self, parts: Sequence[Parts]) -> None:
-        """Let *parts* be read, which are those of all features."""
+        """Make the *parts* of all features readable."""
         self.chores.complete(one for made in parts for one in made.chores)
         self.tools.complete(one for made in parts for one in made.tools)
         self.searches.complete(one for made in parts for one in made.searches)
@@ -173,23 +173,23 @@ class Gathered:
 
     @property
     def sandbox(self) -> Executor | NoSandbox:
-        """Return what runs commands, or why none can be run."""
+        """Return the sandbox, or the reason why no command can be run."""
         return self._sandbox[0]
 
     @property
     def confined(self) -> bool:
-        """Tell whether commands have walls around them, if any can be run."""
+        """Return True if commands are sandboxed, or no command can be run."""
         return isinstance(self.sandbox, NoSandbox) or self.sandbox.rung != "direct"
 
     def place(self, path: Path) -> str | None:
-        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
+        """Return the path at which commands find *path* of the host, or None.  Blocks."""
         return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)
 
 
 def choose_only(kind: str, brought: Iterable[T | None]) -> T | None:
-    """Return the only part of a *kind*, None if there is none.
+    """Return the only part of a *kind*, or None.
 
-    Raises ValueError if two features bring one: their order must not choose.
+    Raises ValueError if two features provide one: their order must not decide.
     """
     found = [one for one in brought if one is not None]
     if len(found) > 1:

@@ -1,6 +1,6 @@
-"""What is decided about requests for approval: which entries to write, and what to answer.
+"""Decisions about requests for approval: the entries to write, and the answer.
 
-Pure: the actor writes the entries, and tells the answer when they are written.
+Pure.  The actor writes the entries, then sends the answer.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -43,21 +43,23 @@ DISK_FULL = "the disk is full, so the question could not be recorded"
 
 
 class Step(msgspec.Struct, Generic[T_co], frozen=True):
-    """What to write, in one line, and what to answer then."""
+    """Entries to write in one line, and the answer to send afterwards."""
 
     answer: T_co
     entries: tuple[ApprovalEntry, ...] = ()
 
 
 def close(request: ApprovalRequest, ruling: Ruling, by: str = "") -> ApprovalDecided:
-    """Make the entry that ends *request* without a permission."""
+    """Build the entry that closes *request* without a permission."""
     return ApprovalDecided(request.id, ruling, by, request.question.plan)
 
 
-def find(state: ApprovalState, question: Question, now: float) -> Step[Verdict | Pending | None]:
-    """Find what is decided about *question*; None if the owner must be asked.
+def find_decision(
+    state: ApprovalState, question: Question, now: float
+) -> Step[Verdict | Pending | None]:
+    """Return the decision about *question*; None if it must go to the owner.
 
-    A yes older than a request may be has to be asked for anew (CP-13); a no stands.
+    A yes that is older than the maximum age of a request does not count (CP-13); a no does.
     """
     request = state.of_call(question.session, question.call)
     closed: tuple[PermissionEntry, ...] = ()
@@ -70,21 +72,21 @@ def find(state: ApprovalState, question: Question, now: float) -> Step[Verdict |
                 return Step(Verdict("expired", ""), closed)
         elif request.ruling is None and same:
             waiting = request
-        elif request.ruling is None:  # the answer would be about something else (AP-07)
+        elif request.ruling is None:  # the answer would be about a different plan (AP-07)
             closed = (close(request, "withdrawn"),)
         elif same and not _is_stale(request, now):
             return Step(_verdict(request))
     standing = state.covering(question, now)
     if standing is not None:
-        by = _by(standing)
+        by = _describe_permission(standing)
         if waiting is not None:
             closed = (close(waiting, "standing", by),)
         return Step(Verdict("standing", by), closed)
     return Step(Pending()) if waiting is not None else Step(None, closed)
 
 
-def redacted(question: Question, redact: Callable[[str], str]) -> Question:
-    """Take secrets out of all that people will read of *question*."""
+def redact_question(question: Question, redact: Callable[[str], str]) -> Question:
+    """Remove secrets from all texts of *question* that people read."""
     replace, scope = msgspec.structs.replace, question.scope
     if scope is not None:
         scope = replace(scope, words=redact(scope.words), covers=redact(scope.covers))
@@ -94,7 +96,7 @@ def redacted(question: Question, redact: Callable[[str], str]) -> Question:
 
 
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:
-    """Say why nobody can be asked *question* at *place*; None if they can."""
+    """Return why *question* cannot be sent to *place*; None if it can."""
     if place is None:
         return "nobody can be asked: no chat of an owner is configured"
     size = len(escape_invisible(question.subject))
@@ -106,7 +108,7 @@ def why_not_asked(state: ApprovalState, question: Question, place: Route | None)
 def look_up(
     state: ApprovalState, session: str, call: str, plan: str, now: float
 ) -> Pending | Verdict:
-    """Find what was decided about a call; what is not known, or over, has expired."""
+    """Return the decision about a call; an unknown or stale one counts as expired."""
     request = state.of_call(session, call)
     if request is None or request.question.plan != plan:
         return Verdict("expired", "")
@@ -118,7 +120,7 @@ def look_up(
 def withdraw(
     state: ApprovalState, session: str, calls: Collection[str], anew: bool, now: float
 ) -> tuple[PermissionEntry, ...]:
-    """Close the open requests about *calls*, and what holds for the conversation if it ends."""
+    """Close the open requests about *calls*; if *anew*, revoke the conversation's permissions."""
     open_ = [request for request in state.open() if request.question.session == session]
     ended = [p for p in state.standing(now) if anew and p.session == session]
     return (
@@ -135,15 +137,15 @@ def decide_request(
     now: float,
     lasts: float,
 ) -> Step[CommandResult]:
-    """Decide about one request; what is permitted for good stands for *lasts* seconds."""
+    """Decide about one request; a standing permission is valid for *lasts* seconds."""
     what = gist(request.question)
     if request.ruling is not None:
-        return _no(f"This was {RULINGS[request.ruling]} already: {what}")
+        return _refuse(f"This was {RULINGS[request.ruling]} already: {what}")
     if request.is_over(now):
-        return _no(f"This has expired and will not run: {what}", close(request, "expired"))
+        return _refuse(f"This has expired and will not run: {what}", close(request, "expired"))
     offered = answers(request.question)
     if answer not in offered:
-        return _no(f"Here you can answer only: {', '.join(offered)}.")
+        return _refuse(f"Here you can answer only: {', '.join(offered)}.")
     decided = close(request, answer, by)
     covered: tuple[ApprovalDecided, ...] = ()
     if answer in ("conversation", "always"):
@@ -156,20 +158,22 @@ def decide_request(
         assert permission is not None
         what = permission.what
         others = [other for other in state.open() if other.id != request.id]
-        covered = _covered(others, permission, now)
+        covered = _decide_covered(others, permission, now)
     text = f"{RULINGS[answer].capitalize()}: {what}"
     return Step(CommandResult(text, ok=True), (decided, *covered))
 
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
     if number not in {p.number for p in state.standing(now)}:
-        return _no(f"There is no permission {number}. /approvals, or elwood approve, lists them.")
+        return _refuse(
+            f"There is no permission {number}. /approvals, or elwood approve, lists them."
+        )
     text = f"Permission {number} is revoked."
     return Step(CommandResult(text, ok=True), (PermissionRevoked(number, by),))
 
 
 def remove(state: ApprovalState, person: KnownPerson, by: str, now: float) -> Step[CommandResult]:
-    """End the access of *person*, in one line with what they asked for and what they caused."""
+    """End the access of *person*, their open requests and the permissions they caused."""
     who = person.principal
     asked = [one for one in state.open() if one.question.principal == who]
     given = [p for p in state.standing(now) if p.principal == who]
@@ -192,18 +196,18 @@ def list_all(state: ApprovalState, now: float) -> CommandResult:
     return CommandResult(overview(open_, state.standing(now)), ok=True)
 
 
-def _covered(
+def _decide_covered(
     open_: Iterable[ApprovalRequest], permission: Permission, now: float
 ) -> tuple[ApprovalDecided, ...]:
-    """Let a new permission answer what it covers of the open requests."""
+    """Close the open requests that a new permission covers."""
     return tuple(
-        close(request, "standing", _by(permission))
+        close(request, "standing", _describe_permission(permission))
         for request in open_
         if permission.covers(request.question) and not request.is_over(now)
     )
 
 
-def _by(permission: Permission) -> str:
+def _describe_permission(permission: Permission) -> str:
     return f"permission {permission.number} of {permission.by}"
 
 
@@ -217,5 +221,5 @@ def _verdict(request: ApprovalRequest) -> Verdict:
     return Verdict(request.ruling, request.by, origins)
 
 
-def _no(text: str, *entries: PermissionEntry) -> Step[CommandResult]:
+def _refuse(text: str, *entries: PermissionEntry) -> Step[CommandResult]:
     return Step(CommandResult(text, ok=False), entries)

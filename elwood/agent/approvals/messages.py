@@ -13,7 +13,7 @@ from elwood.foundation.runtime import Request
 class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
     """*principal* pressed the button *data* under *message* in *route*.  From an Intake.
 
-    Without a route nobody knows where: then it answers no question about a call.
+    Without a route (an unknown chat) it cannot decide about a call.
     """
 
     principal: str
@@ -23,13 +23,13 @@ class ButtonPressed(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The owner has been asked and has not decided."""
+    """The owner has the question and has not decided."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a call was decided, and by whom; with `source`, the *origins* that are trusted now.
+    """The decision about a call, and who made it.
 
-    These are the question's: what was read after it was asked is not among them.
+    With `source`, *origins* are trusted now: those of the question, not any that were read later.
     """
 
     ruling: Ruling
@@ -43,18 +43,18 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class RequestApproval(Request[Pending | Verdict], frozen=True, kw_only=True):
-    """May this call run?  From a gate or a session; repeating it changes nothing.
+    """Request approval of a call.  From a gate or a session; repeating it changes nothing.
 
-    The first time the owner is asked, unless a standing permission covers it.
+    The first request asks the owner, unless a standing permission covers it.
     """
 
     question: Question
 
 
 class LookUpDecision(Request[Pending | Verdict], frozen=True, kw_only=True):
-    """What was decided about *call* of *session*, which was asked about with *plan*?
+    """Return the decision about *call* of *session*, which was requested with *plan*.
 
-    From a session whose turn has gone on without it.  What is not known any more has expired.
+    From a session whose turn has continued without it.  An unknown decision counts as expired.
     """
 
     session: str
@@ -63,11 +63,11 @@ class LookUpDecision(Request[Pending | Verdict], frozen=True, kw_only=True):
 
 
 class WithdrawRequests(Request[bool], frozen=True, kw_only=True):
-    """These calls of *session* will not run any more: close their questions.  False: no room.
+    """Close the questions about calls of *session* that will not run.  False: the disk is full.
 
-    From a session, before it writes that down itself, so that no crash leaves a question open
-    that nobody waits for.  With *anew* a new conversation begins there: what was permitted for
-    the old one ends as well.  May be repeated.
+    A session sends it before it journals the end, so that no crash leaves an abandoned question
+    open.  With *anew* a new conversation begins, which also ends the permissions of the old one.
+    May be repeated.
     """
 
     session: str
@@ -76,10 +76,10 @@ class WithdrawRequests(Request[bool], frozen=True, kw_only=True):
 
 
 class DecideRequest(Request[CommandResult], frozen=True, kw_only=True):
-    """*by* types a decision about the question *code*.
+    """*by* typed a decision about the question *code*.
 
-    From a session (`/allow`, `/deny`) or the control socket.  It may be the code of a person, who
-    is let in, perhaps as a *guest*.
+    From a session (`/allow`, `/deny`) or the control socket.  It may be the pairing code of a
+    person, who gets access, perhaps as a *guest*.
     """
 
     code: str
@@ -89,9 +89,9 @@ class DecideRequest(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
-    """What waits for a decision and what is permitted for good, in words; for owners only.
+    """List pending questions and standing permissions as text; for owners only.
 
-    What was asked at *route* is asked there once more.
+    Questions in the chat of *route* are repeated there.
     """
 
     by: str
@@ -99,7 +99,7 @@ class ListApprovals(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class ShowDetails(Request[CommandResult], frozen=True, kw_only=True):
-    """Return the details of the open question *code*, in words; for owners only."""
+    """Return the details of the open question *code* as text; for owners only."""
 
     code: str
     by: str
@@ -111,9 +111,9 @@ class RevokePermission(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A call of *session* was decided about, or its task cancelled: to look again is worth while.
+    """A call of *session* was decided, or its task cancelled: the session should check again.
 
-    A hint from approvals, or from the scheduler; it may be lost or doubled.
+    A hint from approvals, or from the scheduler; it may be lost or repeated.
     """
 
     session: str

@@ -1,8 +1,7 @@
-"""How a question about calls looks: what will run, complete and in words, with buttons under it.
+"""The message that asks about a call: the complete call, the reason, and buttons.
 
-The codes to answer by, and what only an expert asks for, stand behind the button "Details".
-Nothing in it comes from the model or from strangers without being escaped; buttons carry random
-ids only.
+The codes for typed answers and technical facts are behind the button "Details".  All text from
+the model or from strangers is escaped; buttons carry random ids only.
 """
 
 import re
@@ -37,17 +36,17 @@ from elwood.foundation.text.lines import cut
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.splitting import MessageSize
 
-# Characters, escaped, above which a call cannot be put to anybody: a dozen messages.
+# Maximum characters, escaped, of a call in a question: a dozen messages.
 MAX_SHOWN = 40_000
-# Characters of the beginning and of the end that the message with the buttons always shows.
+# Characters of the start and of the end that the message with the buttons always shows.
 ENDS = 200
-# Units of a message kept free for what is around a part of a call.
+# Units of a message reserved for the text around a part of a call.
 FRAME = 300
-# Characters of the reason, and of each source and how many of them are named.
+# Maximum characters of the reason and of a source, and maximum of named sources.
 REASON, SOURCE, SOURCES = 300, 80, 5
-# Characters of the arguments that the details show at most.
+# Maximum characters of the arguments in the details.
 MAX_ARGUMENTS = 1500
-# Characters of a source's name on a button, and of a button that says what it covers.
+# Maximum characters of a source's name on a button, and of a button that shows its scope.
 LABEL, BUTTON = 30, 40
 LETTERS: dict[OwnerAnswer, str] = {
     "once": "o",
@@ -56,7 +55,7 @@ LETTERS: dict[OwnerAnswer, str] = {
     "source": "s",
     "denied": "d",
 }
-# What a button shows in place of the question, and the question again.
+# Buttons that switch between the question and its details.
 View = Literal["details", "question"]
 VIEWS: dict[View, str] = {"details": "?", "question": "<"}
 RULINGS = {
@@ -70,7 +69,7 @@ RULINGS = {
     "withdrawn": "withdrawn, as it will not run any more",
 }
 
-# What came of a question, where that is no answer of the owner's.
+# Outcomes that are not answers of the owner.
 ENDED: dict[Ruling, str] = {
     "expired": "Not done: nobody answered in time",
     "withdrawn": "Not done: the question was taken back",
@@ -80,21 +79,21 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 def request_messages(request: ApprovalRequest, at: Route, channels: Channels) -> tuple[Rich, ...]:
-    """Write one question as messages to be read *at* a place; the last one gets the buttons."""
+    """Format a question as messages to be read *at* a place; the last one gets the buttons."""
     question = request.question
     strange = remark(question.subject)
-    return _messages(
+    return _format_messages(
         request,
-        f"Why I ask: {flatten(question.why, REASON)}\n{_sources(question)}"
-        f"{_coverage(question)}"
+        f"Why I ask: {flatten(question.why, REASON)}\n{_describe_sources(question)}"
+        f"{_describe_coverage(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"{_asker(question, at, channels.owners)}".rstrip(),
+        f"{_describe_requester(question, at, channels.owners)}".rstrip(),
         channels.at(at).size,
     )
 
 
-def settled_message(request: ApprovalRequest, at: Route, channels: Channels, zone: tzinfo) -> Rich:
-    """Write what the message with the buttons says *at* its place when all is decided."""
+def decided_message(request: ApprovalRequest, at: Route, channels: Channels, zone: tzinfo) -> Rich:
+    """Format the text that replaces the question *at* its place after the decision."""
     assert request.ruling is not None
     ended = ENDED.get(request.ruling)
     if request.ruling == "standing":
@@ -105,18 +104,18 @@ def settled_message(request: ApprovalRequest, at: Route, channels: Channels, zon
     covers = ""
     if request.ruling in ("conversation", "always"):
         covers = f"\nThis covers: {flatten(permitted(request.question), REASON)}"
-    return _messages(request, f"{mark} {ended}, {when}.{covers}", channels.at(at).size)[-1]
+    return _format_messages(request, f"{mark} {ended}, {when}.{covers}", channels.at(at).size)[-1]
 
 
 def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
-    """Write what stands behind a question: it takes its place, and has no buttons to decide by."""
+    """Format the details, which replace the question; they have no buttons for an answer."""
     question = request.question
     typed = " | ".join(answer for answer in answers(question) if answer != "denied")
     what = f"{flatten(question.subject, GIST)}\n\nTool: {flatten(question.tool)}"
-    before = f"{_headline(question)}\n{what}\nIts arguments: "
+    before = f"{_format_headline(question)}\n{what}\nIts arguments: "
     after = (
         f"\nAsked in {flatten(question.session)} for {flatten(question.principal)}\n"
-        f"{_sources(question)}A yes is bound to {question.plan[:16]}\n"
+        f"{_describe_sources(question)}A yes is bound to {question.plan[:16]}\n"
         f"\nYou can also type one of:\n/allow {request.code} {typed}\n/deny {request.code}"
     )
     # A character has two units at most.
@@ -125,24 +124,24 @@ def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
     return build_text((before, ""), (arguments, "code"), (after, ""))
 
 
-def _headline(question: Question) -> str:
+def _format_headline(question: Question) -> str:
     return f"May I {flatten(question.asks or f'use {question.tool}')}?"
 
 
-def _messages(request: ApprovalRequest, end: str, size: MessageSize) -> tuple[Rich, ...]:
-    """Write what would run, as messages of which the last one closes with *end*."""
+def _format_messages(request: ApprovalRequest, end: str, size: MessageSize) -> tuple[Rich, ...]:
+    """Format what would run, as messages of which the last one ends with *end*."""
     shown = escape_invisible(request.question.subject) or "(nothing)"
-    before, after = f"{_headline(request.question)}\n\n", f"\n\n{end}"
+    before, after = f"{_format_headline(request.question)}\n\n", f"\n\n{end}"
     frame = size.measure(before + after)
     if frame + size.measure(shown) <= size.room:
         return (build_text((before, ""), (shown, "code"), (after, "")),)
     # A character has two units at most, and there are two ends.
-    ends = _ends(request.code, shown, max(ENDS, (size.room - frame - FRAME) // 4))
-    return (*_whole(request.code, shown, size), build_text((before, ""), *ends, (after, "")))
+    ends = _format_ends(request.code, shown, max(ENDS, (size.room - frame - FRAME) // 4))
+    return (*_format_parts(request.code, shown, size), build_text((before, ""), *ends, (after, "")))
 
 
 def view_buttons(request: ApprovalRequest, view: View) -> tuple[Button, ...]:
-    """Return the buttons under one question, or under its details."""
+    """Return the buttons below a question, or below its details."""
     if view == "details":
         return (Button("Back to the question", f"a:{request.id}:{VIEWS['question']}"),)
     show = f"/approvals show {request.code}"
@@ -150,12 +149,12 @@ def view_buttons(request: ApprovalRequest, view: View) -> tuple[Button, ...]:
 
 
 def buttons(request: ApprovalRequest) -> tuple[Button, ...]:
-    """Return the answers to one question."""
+    """Return the buttons for the answers to a question."""
     origins = request.question.origins
     words: dict[OwnerAnswer, str] = {
         "once": "Allow once",
-        "conversation": _covering("This conversation", request.question),
-        "always": _covering("Always", request.question),
+        "conversation": _format_scope_button("This conversation", request.question),
+        "always": _format_scope_button("Always", request.question),
         "source": f"Trust {flatten(origins[0], LABEL)}"
         if len(origins) == 1
         else f"Trust {len(origins)} sources",
@@ -173,7 +172,7 @@ def buttons(request: ApprovalRequest) -> tuple[Button, ...]:
 
 
 def button_pressed(data: str) -> tuple[str, OwnerAnswer | View] | None:
-    """Parse what a button carries: the id of the question and the answer; None if it is another.
+    """Parse the data of a button into the question's id and the answer; None if it is another.
 
     >>> button_pressed("a:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
     (('abc', 'denied'), None, None)
@@ -187,7 +186,7 @@ def button_pressed(data: str) -> tuple[str, OwnerAnswer | View] | None:
 
 
 def answer_of(word: str) -> OwnerAnswer | None:
-    """Read an answer as people type it.
+    """Parse an answer that a person typed.
 
     >>> answer_of("Always"), answer_of("yes")
     ('always', None)
@@ -217,15 +216,15 @@ def permission_words(permission: Permission) -> str:
             return f"always: {permission.what}"
 
 
-def _covering(lead: str, question: Question) -> str:
-    """Say on a button what it covers: cut, if need be, before what must stay as it is."""
+def _format_scope_button(lead: str, question: Question) -> str:
+    """Format a button with its scope, shortened if needed, but never the scope's note."""
     if (scope := question.scope) is None:
         return f"{lead}: exactly this"
     return f"{lead}: {flatten(scope.words, BUTTON - len(f'{lead}: {scope.note}'))}{scope.note}"
 
 
-def _coverage(question: Question) -> str:
-    """Say in full what an answer for the conversation, or for good, would cover."""
+def _describe_coverage(question: Question) -> str:
+    """Describe in full the coverage of a standing permission."""
     if "always" not in question.offered:
         return ""
     covers = "do exactly this again, while nothing that it names has changed"
@@ -235,8 +234,8 @@ def _coverage(question: Question) -> str:
     return f"“Conversation” and “always” would let me {covers}.\n"
 
 
-def _asker(question: Question, at: Route, owners: Collection[str]) -> str:
-    """Say who made it happen, unless it is the one who is asked, where they talk with us."""
+def _describe_requester(question: Question, at: Route, owners: Collection[str]) -> str:
+    """Describe who caused the call, unless it is the reader in their own chat."""
     here = question.route
     if here.private and here.is_same_chat(at) and question.principal in owners:
         return ""
@@ -248,7 +247,7 @@ def _asker(question: Question, at: Route, owners: Collection[str]) -> str:
     return f"For {flatten(who)} in {flatten(question.session)}.\n"
 
 
-def _sources(question: Question) -> str:
+def _describe_sources(question: Question) -> str:
     if not question.origins:
         return ""
     named = ", ".join(flatten(origin, SOURCE) for origin in question.origins[:SOURCES])
@@ -256,15 +255,15 @@ def _sources(question: Question) -> str:
     return f"This conversation holds words from {named}{f' and {more} more' if more > 0 else ''}.\n"
 
 
-def _ends(code: str, shown: str, size: int) -> list[Piece]:
-    """Show both ends of a text that is shown whole elsewhere."""
+def _format_ends(code: str, shown: str, size: int) -> list[Piece]:
+    """Show both ends of a text that other messages show in full."""
     left_out = len(shown) - 2 * size
     note = f"\n[… {left_out} characters; the whole stands above, marked {code} …]\n"
     return [(shown[:size], "code"), (note, ""), (shown[-size:], "code")]
 
 
-def _whole(code: str, shown: str, size: MessageSize) -> list[Rich]:
-    """Write a long text as messages of its own, with not one character lost at the cuts."""
+def _format_parts(code: str, shown: str, size: MessageSize) -> list[Rich]:
+    """Format a long text as separate messages, without losing a character at the cuts."""
     offsets, parts, start = size.offsets(shown), list[str](), 0
     while start < len(shown):
         end = bisect_right(offsets, offsets[start] + size.room - FRAME) - 1

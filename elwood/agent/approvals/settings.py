@@ -4,28 +4,27 @@ import attrs
 
 from elwood.foundation.settings import Section, at_least, between, none_or, setting
 
-# Seconds of a permission without an end: a thousand years.
+# Seconds of a permission that never expires: a thousand years.
 FOREVER = 1000 * 365 * 86_400.0
 
 
 @attrs.frozen(kw_only=True)
 class ApprovalSettings:
-    """How the owner is asked about calls; times in seconds.
-
-    A call waits *wait* for an answer before the turn goes on without it.  A question is open for
-    *expires*, a permission given for good stands for *standing*.
-    """
+    """Times of questions to the owner, in seconds."""
 
     SECTION: ClassVar = Section("approvals", "How you are asked whether a tool may do something.")
 
+    # How long a call waits for an answer before the turn continues without it.
     wait: float = setting(
         60.0, help="seconds that a call waits for you before the turn goes on", check=at_least(0)
     )
+    # How long a question can be answered.
     expires: float = setting(
         86_400.0,
         help="seconds after which no answer means no, and a yes that was not used counts no more",
         check=between(60, 30 * 86_400),
     )
+    # How long a standing permission is valid.
     standing: float = setting(
         90 * 86_400.0,
         help="seconds for which a permission for good stands; 0: until you revoke it",

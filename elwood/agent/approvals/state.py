@@ -1,6 +1,6 @@
-"""What was asked and answered, and what is permitted for good.
+"""State of the approval questions and the standing permissions.
 
-A fold over the approvals journal.  Nothing here knows the time: who asks says what it is.
+A fold over the approvals journal.  The caller passes the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,72 +20,75 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import People, PeopleEntry
 from elwood.foundation.text.lines import cut, one_line
 
-# Questions that may be open at a time, in Elwood and in one conversation: an owner who has
-# more before them decides nothing with care (AP-21).
+# Maximum of open questions, in Elwood and in one conversation: an owner with more of them
+# cannot decide with care (AP-21).
 MAX_OPEN, MAX_OPEN_HERE = 100, 5
-# Permissions that may stand at a time: beyond, nobody knows what they have permitted.
+# Maximum of standing permissions: with more the owner loses track of them.
 MAX_STANDING = 500
-# Decided questions that are remembered, so that seeking again finds the answer.
+# Decided questions that are kept, so that a repeated request finds the answer.
 MAX_KEPT = 1000
-# Characters of a call in words, where it is only named.
+# Maximum characters of a call in a one-line description.
 GIST = 160
 TYPED_LENGTH = 6
-# Who the control socket speaks for: it admits only the user who runs Elwood, and root.
+# Principal of the control socket, which admits only the user who runs Elwood, and root.
 CONTROL = "console:control"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """May this call run?
-
-    *call* is unique within *session*.  *plan* binds the answer to what would run in the present
-    circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
-    it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
-    *offered* are the answers besides once and no.
-    *route* is where the conversation is, *principal* who made it happen.  *scope* is what an
-    answer for the conversation or for good permits; without one that is *exact*.  *asks* says in a
-    few words of ours what is to be done, *arguments* are the call's, as the model gave them.
-    *message* is the id of the message that it all began with.
-    """
+    """A question to the owner: may this call run?"""
 
     session: str
+    # Id of the call, unique within the session.
     call: str
     tool: str
+    # Hash of the call in the present circumstances, to which the answer is bound.
     plan: str
+    # Hash of the call in any circumstances.
     exact: str
+    # What will run, complete and unchanged.
     subject: str
+    # The reason to ask.
     why: str
+    # The place of the conversation.
     route: Route
+    # The person or task that caused the call.
     principal: str
+    # Answers that are allowed in addition to once and no.
     offered: tuple[OwnerAnswer, ...] = ()
+    # Origins of untrusted content in the conversation.
     origins: tuple[str, ...] = ()
+    # What a permission would cover; None: exactly this call.
     scope: ApprovalScope | None = None
+    # Elwood's short description of the action.
     asks: str = ""
+    # The arguments of the call, as the model gave them.
     arguments: str = ""
+    # Id of the message that started the turn.
     message: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What a permission may be for that covers this; the first is what it would permit."""
+        """The keys of permissions that cover this; a new permission gets the first one."""
         return (*(self.scope.keys if self.scope is not None else ()), self.exact)
 
 
 def answers(question: Question) -> tuple[OwnerAnswer, ...]:
-    """List what may be answered, in the order in which it is shown.
+    """Return the possible answers, in the order of the buttons.
 
     >>> answers(Question(session="s", call="c", tool="t", plan="", exact="", subject="", why="",
     ...                  route=Route("x"), principal="p", offered=("always", "source")))
     ('once', 'always', 'denied')
     """
     more: Iterable[OwnerAnswer] = ("conversation", "always", "source")
-    # There must be something to trust.
+    # "source" needs an origin to trust.
     offered = [a for a in more if a in question.offered and (a != "source" or question.origins)]
     return ("once", *offered, "denied")
 
 
 def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
-    """Say where to ask: in the conversation if it is an owner's own chat, else at an owner's.
+    """Return the owner's own chat in which to ask: this conversation if possible.
 
-    None if there is no owner to be asked.
+    Return None if no owner can be reached.
     """
     here = question.route
     if here.private and any(map(here.is_same_chat, owners)):
@@ -95,9 +98,9 @@ def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
-    """The owner is asked *question*; *id* stands on buttons, *code* can be typed.
+    """The owner got *question*; no answer within *lasts* seconds means no.
 
-    No answer within *lasts* seconds means no.
+    Buttons carry *id*; the owner can type *code*.
     """
 
     id: str
@@ -107,9 +110,9 @@ class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
-    """*by* decided the question *id*: the one decision that counts, about *plan*'s hash.
+    """*by* decided the question *id* about the hash *plan*; the first decision is final.
 
-    *number* and *lasts* (seconds) are those of the permission that this gave for good, if any.
+    *number* and *lasts* (seconds) belong to the standing permission that this gave, if any.
     """
 
     id: str
@@ -121,7 +124,7 @@ class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
 
 
 class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
-    """*by* took the permission *number* back."""
+    """*by* revoked the permission *number*."""
 
     number: int
     by: str
@@ -132,9 +135,9 @@ ApprovalEntry = PeopleEntry | PermissionEntry | QuestionEntry
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """A question that was asked *at* a Unix time.
+    """A question, asked *at* a Unix time.
 
-    *ruling* is None while it is open; of a decided one the subject is cut to its gist.
+    *ruling* is None while it is open.  The subject of a decided question is shortened.
     """
 
     at: float
@@ -147,14 +150,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     decided_at: float = 0.0
 
     def is_over(self, now: float) -> bool:
-        """Tell whether its time is up by the wall clock; a steady one ends it as well (AP-04)."""
+        """Return True if it has expired by the wall clock; a steady clock also ends it (AP-04)."""
         return now - self.at >= self.lasts
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What *by* permitted for good, at a Unix time: *key* is a hash; *what* in words.
+    """A standing permission, given by *by* at a Unix time.
 
-    *principal* made the call happen that it was given for, if there was one.
+    *key* is a hash, *what* the description.  *principal* caused the call, if any did.
     """
 
     at: float
@@ -168,11 +171,11 @@ class Permission(msgspec.Struct, frozen=True):
     principal: str = ""
 
     def stands(self, now: float) -> bool:
-        """Tell whether it is still good; a clock set back far ends it (CP-35)."""
+        """Return True if it is valid.  A clock that was set far back ends it (CP-35)."""
         return is_fresh(self.lasts, now - self.at)
 
     def covers(self, question: Question) -> bool:
-        """Tell whether it answers *question*: only if such an answer is offered there (TA-14)."""
+        """Return True if it answers *question*: only if that answer is offered there (TA-14)."""
         match self.kind:
             case "conversation":
                 here = self.session == question.session and self.key in question.keys
@@ -182,14 +185,14 @@ class Permission(msgspec.Struct, frozen=True):
 
 
 class ApprovalState(msgspec.Struct):
-    """What the calls' entries add up to; *numbers* is the newest permission's."""
+    """State of the entries about calls; *numbers* is the number of the newest permission."""
 
     requests: dict[str, ApprovalRequest] = {}
     permissions: dict[int, Permission] = {}
     numbers: int = 0
 
     def apply(self, at: float, entry: PermissionEntry) -> None:
-        """Fold in one entry, written *at* a Unix time."""
+        """Apply one entry, written *at* a Unix time."""
         match entry:
             case ApprovalRequested(id, code, question, lasts):
                 self.requests[id] = ApprovalRequest(at, id, code, question, lasts)
@@ -201,7 +204,7 @@ class ApprovalState(msgspec.Struct):
     def _decide(self, at: float, decided: ApprovalDecided) -> None:
         request = self.requests.get(decided.id)
         if request is None or request.ruling is not None:
-            return  # the first decision stands (AP-05)
+            return  # the first decision is final (AP-05)
         question = request.question
         if (permission := permission_of(decided, question, at)) is not None:
             self._permit(permission)
@@ -228,30 +231,30 @@ class ApprovalState(msgspec.Struct):
         return request is not None and request.ruling is None
 
     def open(self) -> list[ApprovalRequest]:
-        """List the questions without a decision, the oldest first; some may have expired."""
+        """Return the questions without a decision, the oldest first; some may have expired."""
         return [request for request in self.requests.values() if request.ruling is None]
 
     def of_call(self, session: str, call: str) -> ApprovalRequest | None:
-        """Return the newest question about a call."""
-        found = None
+        """Return the newest question about a call, if any."""
+        newest = None
         for request in self.requests.values():
             if (request.question.session, request.question.call) == (session, call):
-                found = request
-        return found
+                newest = request
+        return newest
 
     def of_code(self, code: str) -> ApprovalRequest | None:
-        """Return the question with *code*, which no other has while it is remembered."""
+        """Return the question with *code*; codes of kept questions are unique."""
         return next((one for one in self.requests.values() if one.code == code), None)
 
     def standing(self, now: float) -> list[Permission]:
-        """List the permissions that are good at *now*, by their numbers."""
+        """Return the permissions that are valid at *now*, by number."""
         return [p for p in self.permissions.values() if p.stands(now)]
 
     def covering(self, question: Question, now: float) -> Permission | None:
         return next((p for p in self.standing(now) if p.covers(question)), None)
 
     def full(self, session: str) -> str | None:
-        """Say why no further question of *session* can be asked; None if one can."""
+        """Return why *session* may not ask another question; None if it may."""
         open_ = self.open()
         here = sum(request.question.session == session for request in open_)
         if len(open_) < MAX_OPEN and here < MAX_OPEN_HERE:
@@ -260,7 +263,7 @@ class ApprovalState(msgspec.Struct):
 
 
 def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Permission | None:
-    """Return what a decision about *question* permits for good from *at* on, if anything."""
+    """Return the standing permission that a decision about *question* gives, if any."""
     ruling = decided.ruling
     if not decided.number or (ruling != "conversation" and ruling != "always"):
         return None
@@ -279,9 +282,9 @@ def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Pe
 
 
 class ApprovalBook(msgspec.Struct):
-    """What the approvals journal adds up to.
+    """State of the approvals journal.
 
-    *messages* are those that still have buttons, by the ids and codes of what they ask.
+    *messages* are those that still have buttons, by the ids and codes of their questions.
     """
 
     people: People = msgspec.field(default_factory=People)
@@ -289,7 +292,7 @@ class ApprovalBook(msgspec.Struct):
     messages: dict[str, QuestionMessage] = {}
 
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
-        """Fold in one entry, written *at* a Unix time."""
+        """Apply one entry, written *at* a Unix time."""
         if isinstance(entry, PeopleEntry):
             self.people.apply(at, entry)
             return
@@ -307,7 +310,7 @@ class ApprovalBook(msgspec.Struct):
 
 
 def gist(question: Question) -> str:
-    r"""Name a call in one short line.
+    r"""Describe a call in one short line.
 
     >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
     ...               why="", route=Route("x"), principal="p"))
@@ -317,7 +320,7 @@ def gist(question: Question) -> str:
 
 
 def permitted(question: Question) -> str:
-    """Name in one short line what an answer for the conversation, or for good, permits."""
+    """Describe in one short line the coverage of a standing permission."""
     if (scope := question.scope) is None:
         return gist(question)
     where = "" if question.route.private else f", in {question.session}"

@@ -1,7 +1,7 @@
-"""Attached clients: fan the posts of a channel out to them, each with a bounded queue.
+"""Attached clients: send each post of a channel to all of them, each with a bounded queue.
 
 A channel of attached clients has one route for each session.  Its posts go to the clients of that
-session.  `elwood.agent.session.attached` adds what a client sees of the session and says in it.
+session.  `elwood.agent.session.attached` adds the frames about the state of the session.
 """
 
 import logging
@@ -31,27 +31,27 @@ from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.channels")
 
-# Clients of one channel: each holds a queue of frames.
+# Maximum of clients of one channel: each holds a queue of frames.
 MAX_CLIENTS = 8
-# Seconds in which a client must take a frame; also for all that waits when it is detached.
+# Seconds in which a client must take a frame; also for all queued frames when it is detached.
 TAKES = 30.0
 TOO_SLOW = f"{frames.MAX_WAITING} frames waited to be read. Attach again to see the session."
 TOO_LONG = f"A frame has more than {frames.MAX_FRAME >> 10} KiB."
-# Characters of the decoder's words about a bad frame.
+# Maximum characters of the decoder's text about a bad frame.
 MAX_FAULT = 200
 
 
 @attrs.define(eq=False)
 class AttachedClient:
-    """A client that is attached to *session*."""
+    """A client attached to *session*."""
 
     session: str
     mode: frames.Mode
-    # Posts that it has not taken yet, by their ids.
+    # Posts that it has not taken yet, by id.
     owed: dict[str, Post] = attrs.field(factory=dict)
-    # The line about running work that it was given last.
+    # The last line about running work that it received.
     running: str = ""
-    # Why it is being detached; empty while it is not.
+    # Why it is being detached; empty while it is attached.
     detached: str = ""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _send: trio.MemorySendChannel[frames.ToClient] = attrs.field(init=False)
@@ -88,7 +88,7 @@ class AttachedClient:
 
     async def write(self, stream: trio.abc.SendStream) -> None:
         """Send the queued frames until the connection or the queue is closed."""
-        with suppress(trio.BrokenResourceError):  # its last words, such as /stop, are still read
+        with suppress(trio.BrokenResourceError):  # its last frames, such as /stop, are still read
             async for frame in self._queue:
                 with trio.move_on_after(TAKES) as limit:
                     await stream.send_all(frames.encode(frame))
@@ -110,7 +110,7 @@ class AttachedClients:
     """The outbox of a channel of attached clients.
 
     *route_of* returns the route of a session's clients, *session_at* the session at a route, if it
-    is in memory.  *describe_absence* says why a post to a session did not arrive.
+    is in memory.  *describe_absence* returns why a post to a session did not arrive.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AttachedClients:
         return iter([one for one in self._clients if not one.detached])
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
-        """Fan out until the mailbox is closed."""
+        """Send posts to the clients until the mailbox is closed."""
         async for message in mailbox:
             there = [one for one in self if self._route_of(one.session) == message.route]
             match message:
@@ -157,11 +157,11 @@ class AttachedClients:
                         one.give_running(why)
 
     def _post(self, post: Post, there: Sequence[AttachedClient]) -> None:
-        """Show a post.  It has arrived when a client that talks has taken it."""
+        """Show a post.  It is delivered when a client in mode talk has taken it."""
         id_ = self._new_id()
         asks = not post.is_reply and any(map(_command, post.buttons))
         if not there and not post.route.thread:
-            there = list(self)  # it belongs to no session, so to everyone who is attached
+            there = list(self)  # it belongs to no session, so all clients get it
         owed = [one for one in there if one.mode == "talk" or (one.mode == "once" and not asks)]
         for one in owed:
             one.owed[id_] = post
@@ -190,9 +190,9 @@ class AttachedClients:
     ) -> None:
         """Attach *client* until one end closes the connection.
 
-        Meanwhile *follow* gives it what changes in its session, and *take* handles its frames.
+        *follow* sends it the changes of its session, and *take* handles its frames.
         """
-        if self.is_full:  # others were attached since it asked
+        if self.is_full:  # other clients were attached after the request
             client.detach(f"{MAX_CLIENTS} clients are attached already: leave one of them.")
             with client.scope:
                 await client.write(stream)
@@ -206,7 +206,7 @@ class AttachedClients:
                     nursery.start_soon(follow)
                     if fault := await _read(stream, take):
                         client.detach(fault)
-                        await trio.sleep_forever()  # `write` ends it, or the deadline
+                        await trio.sleep_forever()  # `write` or the deadline ends it
                     nursery.cancel_scope.cancel()
         finally:
             self._clients.remove(client)
@@ -216,17 +216,17 @@ class AttachedClients:
 
 
 async def _read(stream: trio.abc.ReceiveStream, take: Take) -> str:
-    """Hand frames to *take* until the client closes; return the fault of a bad frame, or ""."""
+    """Pass frames to *take* until the client closes; return the fault of a bad frame, or ""."""
     rest = b""
     with suppress(trio.BrokenResourceError):
         while more := await stream.receive_some():
             *lines, rest = (rest + more).split(b"\n")
             for line in lines:
                 try:
-                    said = msgspec.json.decode(line, type=frames.FromClient)
+                    frame = msgspec.json.decode(line, type=frames.FromClient)
                 except (msgspec.DecodeError, RecursionError) as error:
                     return f"That is not a frame: {one_line(str(error), MAX_FAULT)}"
-                await take(said)
+                await take(frame)
             if len(rest) > frames.MAX_FRAME:
                 return TOO_LONG
     return ""
@@ -248,7 +248,7 @@ def readable(rich: Rich) -> str:
 
 
 def _code(rich: Rich) -> Iterator[str]:
-    """Yield the code in *rich* that has lines of its own."""
+    """Yield the code in *rich* that is on lines of its own."""
     data = f"\n{rich.text}\n".encode("utf-16-le")
     for entity in rich.entities:
         start, end = 2 * entity.offset + 2, 2 * (entity.offset + entity.length) + 2
@@ -263,5 +263,5 @@ def _choices(message: Post | Edit) -> tuple[frames.Choice, ...]:
 
 
 def _command(button: Button) -> str:
-    """Return the command that is typed instead of a press; "" if it is the words of the button."""
+    """Return the command to type instead of a press; "" if it is the text of the button."""
     return button.command or typed(button.data)

@@ -1,4 +1,4 @@
-"""The ways to talk with people, and where among them the owner is."""
+"""The channels for talking with people, and the routes to the owner."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,8 +18,7 @@ from elwood.foundation.text.splitting import STANDARD, MessageSize, parts
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """A way to talk with people.
 
-    A channel is a subclass that answers what only it can know: how its ids are written, and which
-    conversation belongs to which place.
+    Subclasses define the ids of a channel, and which conversation belongs to which chat.
     """
 
     name: str
@@ -27,34 +26,34 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     people: str = ""
     """Prefix of the ids of its principals; no other channel may have it."""
     presence: str = ""
-    """Where its people act, as in "at the console"; empty: messages name each by the id."""
+    """Text for the place of its people, as in "at the console"; empty: messages show each id."""
     sessions: str = ""
-    """Prefix of the names of its sessions; empty: it has the names that no other one reserves."""
+    """Prefix of its session names; empty: it has all names that are not reserved."""
     only: str = ""
-    """The one session whose answers are delivered here; empty: all of this channel."""
+    """The only session whose answers are delivered here; empty: all of this channel."""
     owner: tuple[Route, ...] = ()
-    """Where the owner is told what goes wrong."""
+    """Routes for notices to the owner."""
     owners: frozenset[str] = frozenset()
-    """Principals who may decide."""
+    """Principals that may decide."""
     size: MessageSize = STANDARD
-    """How much fits into one message."""
+    """Maximum size of one message."""
     caption: int = 1024
-    """How much text fits below a file, in the units of *size*."""
+    """Maximum text below a file, in the units of *size*."""
     files: bool = False
     """Whether the files of a message arrive with it."""
     markdown: bool = False
     """Whether the channel draws Markdown itself."""
     buttons: bool = False
-    """Whether people can press what is below a message."""
+    """Whether people can press buttons below a message."""
     fleeting: bool = False
-    """Whether people are here only for moments.  Notices go to another channel if there is one."""
+    """Whether people are here only briefly.  Notices go to another channel if there is one."""
 
     def session(self, route: Route) -> str | None:
         """Return the name of the conversation at *route*, if it belongs to one person."""
         return None
 
     def recipient(self, principal: str) -> Route | None:
-        """Return the private chat with a person of this channel; None if that is not a person."""
+        """Return the private chat with a person of this channel, or None if it is not a person."""
         return None
 
     def is_group(self, principal: str) -> bool:
@@ -62,11 +61,11 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
     def is_private(self, chat: str) -> bool:
-        """Return True if only one person reads in *chat*."""
+        """Return True if *chat* has only one reader."""
         return any(one.chat == chat for one in self.owner)
 
     def group(self, session: str) -> str | None:
-        """Return the name of the group that *session* is in, None if it is in none.
+        """Return the name of the group that *session* is in, or None.
 
         The file with the rules of the group has this name, so it is unique among all channels.
         """
@@ -77,12 +76,12 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
     async def fetch(self, session: str, file: PendingFile) -> FetchedFile:
-        """Fetch a pending file of a message in *session*; a failure is a part of the result."""
-        # The configuration has changed since the message came.
+        """Fetch a pending file of a message in *session*; a failure is part of the result."""
+        # The configuration has changed since the message was received.
         return FetchedFile(trouble=f"I could not get the {file.kind}: the channel is off.")
 
     def render(self, text: str, footer: str = "", *, hide_targets: bool = True) -> tuple[Rich, ...]:
-        """Return *text*, which is Markdown, as messages; the same text, the same messages."""
+        """Format *text*, which is Markdown, as messages; deterministic."""
         return parts(text, footer, self.size, hide_targets=hide_targets)
 
     def fits_below_file(self, text: str) -> bool:
@@ -90,30 +89,29 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
         return self.size.measure(text) <= self.caption
 
     def completed(self, route: Route) -> Route:
-        """Return *route*, which was written into a setting, with `Route.private` set."""
+        """Return *route*, as written in a setting, with `Route.private` set."""
         private = self.is_private(route.chat) if route.chat else True
         return msgspec.structs.replace(route, private=private)
 
 
-# Takes the place of a channel that is off: nothing is known of its ids, and nothing is sent.
+# Represents a channel that is off: its ids are unknown, and nothing can be sent.
 OFF = Channel(name="", outbox=Mailbox[OutboxMail]("off", 1).address)
 
 
 class Channels:
-    """All channels of the app, and where the owner wrote last since the start.
+    """All channels of the app, and the owner's last route since the start.
 
-    *reserved* are the names of channels by the prefix of their sessions, also of channels that
-    are not configured.
+    *reserved* maps the prefixes of sessions to channel names, also of unconfigured channels.
     """
 
     def __init__(self, reserved: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._heard: Route | None = None
+        self._last_route: Route | None = None
         self._channels: dict[str, Channel] = {}
         self._outboxes: dict[str, Address[OutboxMail]] = {}
         self._reserved = {**reserved, TASK: ""}
 
     def add(self, channel: Channel) -> None:
-        """Take one more; only while the app is built."""
+        """Add a channel; only while the app is built."""
         self._channels[channel.name] = channel
         self._outboxes[channel.name] = channel.outbox
         if channel.sessions:
@@ -121,34 +119,34 @@ class Channels:
 
     @property
     def outboxes(self) -> Mapping[str, Address[OutboxMail]]:
-        """Who sends, by the name of the channel."""
+        """The outboxes by channel name."""
         return self._outboxes
 
     @property
     def owners(self) -> frozenset[str]:
-        """The principals whose words are the owner's."""
+        """The principals of the owner."""
         return frozenset[str]().union(*(one.owners for one in self._channels.values()))
 
     @property
     def places(self) -> tuple[Route, ...]:
-        """Where the owner can be told something, in the order of the channels."""
+        """Routes for notices to the owner, in the order of the channels."""
         return tuple(route for one in self._channels.values() for route in one.owner)
 
     @property
     def has_lasting(self) -> bool:
-        """Return True if a channel is set up that is more than a terminal for moments."""
+        """Return True if a channel is configured that is not fleeting."""
         return any(not one.fleeting for one in self._channels.values())
 
     def owner_routes(self) -> tuple[Route, ...]:
-        """Where the owner reads now, the best first."""
-        return owner_routes(self.places, self._heard)
+        """Return the routes to the owner, the best first."""
+        return owner_routes(self.places, self._last_route)
 
     def hear(self, route: Route) -> None:
-        """The owner wrote at *route*, in private; where they are told nothing it counts not."""
+        """Note that the owner wrote at *route*, if notices can go to that chat."""
         channel = self._channels.get(route.channel)
-        told = channel.owner if channel and not channel.fleeting else ()
-        if any(one.chat == route.chat for one in told):
-            self._heard = msgspec.structs.replace(route, reply_to=None)
+        routes = channel.owner if channel and not channel.fleeting else ()
+        if any(one.chat == route.chat for one in routes):
+            self._last_route = msgspec.structs.replace(route, reply_to=None)
 
     def named(self, name: str) -> Channel:
         """Return the channel *name*, or `OFF`."""
@@ -173,7 +171,7 @@ class Channels:
         return next((to for at, to in self._reserved.items() if session.startswith(at)), None)
 
     def is_reserving(self, name: str) -> bool:
-        """Return True if *name* is a channel with names for sessions; it may be off."""
+        """Return True if *name* is a channel that reserves session names; it may be off."""
         return bool(name) and name in self._reserved.values()
 
     def is_off(self, name: str) -> bool:
@@ -182,24 +180,24 @@ class Channels:
         return bool(channel) and channel not in self._channels
 
     def serves(self, session: str) -> bool:
-        """Return True if the answers of *session* can be delivered here: if not, it sleeps on."""
+        """Return True if the answers of *session* can be delivered here; else it stays asleep."""
         name = self.reserving(session)
         ones = (one for one in self._channels.values() if one.only in ("", session))
         if name is None:
             return any(not one.sessions for one in ones)
-        if name == "":  # the owner is told
+        if name == "":  # runs of tasks answer to the owner
             return any(one.owner for one in ones)
         return any(one.name == name for one in ones)
 
     def is_owners(self, session: str) -> bool:
-        """Return True if *session* is a conversation that only an owner has."""
+        """Return True if only an owner takes part in *session*."""
         name = self.reserving(session)
         if is_unattended(session):
             return False
         return name is None or self.named(name).is_owners(session)
 
     def group(self, session: str) -> str | None:
-        """Return the name of the group that *session* is in, None if it is in none."""
+        """Return the name of the group that *session* is in, or None."""
         return self.named(self.reserving(session) or "").group(session)
 
     def session_at(self, route: Route) -> str | None:
@@ -211,14 +209,14 @@ class Channels:
         return self.of(principal).is_group(principal)
 
     def recipient(self, principal: str) -> Route | None:
-        """Return the private chat with *principal*; None if it is not a person of a channel."""
+        """Return the private chat with *principal*, or None if it is not a person of a channel."""
         return self.of(principal).recipient(principal)
 
 
-def owner_routes(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ...]:
-    """List the places *owner*, the best first: the chat, and thread, where they were *heard* last.
+def owner_routes(owner: Sequence[Route], last: Route | None) -> tuple[Route, ...]:
+    """Return the routes *owner*, the best first: the chat and thread where they wrote *last*.
 
-    What was heard elsewhere counts for nothing: there others may read, too, or nobody does.
+    A *last* route outside of *owner* is ignored: others may read there, or no one.
 
     >>> desk, phone = Route("console"), Route("telegram", "7")
     >>> owner_routes((desk, phone), Route("telegram", "7", "3")) == (
@@ -227,7 +225,7 @@ def owner_routes(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ..
     >>> owner_routes((desk, phone), Route("telegram", "-5", private=False)) == (desk, phone)
     True
     """
-    if heard is None or not heard.private:
+    if last is None or not last.private:
         return tuple(owner)
-    others = tuple(one for one in owner if not one.is_same_chat(heard))
-    return (heard, *others) if len(others) < len(owner) else tuple(owner)
+    others = tuple(one for one in owner if not one.is_same_chat(last))
+    return (last, *others) if len(others) < len(owner) else tuple(owner)

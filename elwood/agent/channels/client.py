@@ -1,4 +1,4 @@
-"""How outboxes are asked: once, until it has arrived, and for the owner wherever they read."""
+"""Send messages by outboxes: once, until delivered, or to the owner on any channel."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -29,26 +29,26 @@ log = logging.getLogger("elwood.channels")
 M = TypeVar("M")
 T = TypeVar("T")
 
-# Seconds for one try to post something, and between two tries: doubling up to the last, which is
-# sooner if nothing was sent: a channel that is away is looked after by its outbox, and asking that
-# costs nothing.
+# Seconds for one attempt to post, and between attempts: doubled up to LAST_PAUSE, or to
+# UNSENT_PAUSE if nothing was sent: the outbox retries the connection itself, and such attempts
+# cost nothing.
 POST_LIMIT = 60.0
 FIRST_PAUSE, LAST_PAUSE, UNSENT_PAUSE = 0.5, 10.0, 4.0
-# Seconds for an answer from inside Elwood, and how often an Intake asks.
+# Seconds for an answer inside Elwood, and the number of attempts of an Intake.
 PATIENCE, TRIES = 10.0, 3
-# Chats whose newest notice is stored.  A channel holds at most so many updates at a time, so there
-# is room for the chat of each.  A chat whose notice was removed may get it twice.
+# Maximum of chats whose newest notice is stored.  A channel holds at most so many updates at a
+# time, so each has room.  A chat whose notice was removed may get it twice.
 MAX_NOTICED = 1000
-# Seconds between two notices to one chat that too much is waiting.
+# Seconds between two notices to a chat that too many messages wait.
 BUSY_NOTICE = 60.0
 
 
 async def post_once(
     outbox: Address[OutboxMail] | None, post: Post | Edit, within: float = POST_LIMIT
 ) -> PostResult:
-    """Post, or edit, a message once, and log the result.
+    """Post or edit a message once, and log the result.
 
-    If there is no answer *within* seconds, the message may have arrived.  Without an *outbox* this
+    Without an answer *within* seconds, the message may have arrived.  Without an *outbox* this
     process does not have the channel; another one may.
     """
     outcome: PostResult = Unsure("nobody answered")
@@ -78,10 +78,10 @@ async def post_until_delivered(
     repeat: bool = False,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Sent | None:
-    """Post *parts* in order, with *buttons* under the last one.
+    """Post *parts* in order, with *buttons* below the last one.
 
-    *repeat* marks them as repeats from the first try on.  Goes on until all have arrived,
-    one never can, or they are not *wanted* any more; names the last one if all have arrived.
+    *repeat* marks them as repeats from the first attempt on.  Stops when all were delivered, one is
+    undeliverable, or they are not *wanted*.  Return the last result if all were delivered.
     """
     outbox = outboxes.get(route.channel)
     if outbox is None:
@@ -91,7 +91,7 @@ async def post_until_delivered(
     for number, part in enumerate(parts, 1):
         under = tuple(buttons) if number == len(parts) else ()
         post = partial(Post, route=route, part=part, buttons=under)
-        if (sent := await _arrives(outbox, post, repeat, wanted)) is None:
+        if (sent := await _post_until_done(outbox, post, repeat, wanted)) is None:
             return None
     return sent
 
@@ -104,21 +104,21 @@ async def edit_until_done(
     buttons: Sequence[Button] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Make an edit until it is made, never can be, or is not *wanted*; False if nobody here can."""
+    """Retry an edit until it is done, impossible or not *wanted*; False without an outbox."""
     outbox = outboxes.get(route.channel)
     edit = partial(Edit, route=route, message=message, part=part, buttons=tuple(buttons))
     if outbox is not None:
-        await _arrives(outbox, lambda repeat: edit(), False, wanted)
+        await _post_until_done(outbox, lambda repeat: edit(), False, wanted)
     return outbox is not None
 
 
-async def _arrives(
+async def _post_until_done(
     outbox: Address[OutboxMail],
     make: Callable[..., Post | Edit],
     repeat: bool,
     wanted: Callable[[], bool],
 ) -> Sent | None:
-    """Post one message until it has arrived; None if it never can, or is not wanted."""
+    """Post one message until it is delivered; None if it is undeliverable or not wanted."""
     pause = FIRST_PAUSE
     while wanted():
         match await post_once(outbox, make(repeat=repeat)):
@@ -136,10 +136,10 @@ async def _arrives(
 
 
 class TellOwner:
-    """Tells the owner what nobody asked for, at the first of *owner_routes* when it is sent.
+    """Sends notices to the owner, at the first of *owner_routes* at that time.
 
-    Where nothing can arrive, as they have blocked us there, the next one counts.  Without any, the
-    log has it.  *redact* takes secrets out.
+    If it is undeliverable there, such as after a block, the next route is tried.  If there is none,
+    the notice is logged.  *redact* removes secrets.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class TellOwner:
         self._redact = redact
 
     async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
-        """Post *text*; each of *buttons* types what stands on it.  Tell whether it arrived.
+        """Post *text*; each of *buttons* types its label.  Return True if it was delivered.
 
-        It is marked as a repeat if *again*, or if it may have arrived where the owner was before.
+        It is marked as a repeat if *again*, or if it may have arrived at an earlier route.
         """
         text = self._redact(text)
         under = [Button(words, typing(number)) for number, words in enumerate(buttons)]
@@ -180,11 +180,11 @@ class TellOwner:
         return self._best(lost) == route
 
 
-# --- what an Intake of any channel owes a sender -------------------------------------------------
+# --- replies to a sender, for an Intake of any channel --------------------------------------------
 
 
 async def ask(address: Address[M], make: Callable[[], Request[T]]) -> T | None:
-    """Ask until there is an answer, at most for three times ten seconds."""
+    """Repeat a request until there is an answer, at most three times ten seconds."""
     for _ in range(TRIES):
         with trio.move_on_after(PATIENCE):
             return await address.insist(make)
@@ -192,37 +192,37 @@ async def ask(address: Address[M], make: Callable[[], Request[T]]) -> T | None:
 
 
 class IntakeReplies:
-    """Tells senders by *outbox* what became of their messages."""
+    """Informs senders by *outbox* of messages that were not taken."""
 
     def __init__(self, outbox: Address[OutboxMail]) -> None:
         self._outbox = outbox
-        self._busy_told: dict[str, float] = {}
-        self._postponed: dict[str, int | str] = {}  # by chat, the update that had to wait
-        # Why an update was not taken; there is no checkpoint from here to its use.
+        self._busy_notices: dict[str, float] = {}
+        self._postponed: dict[str, int | str] = {}  # the postponed update, by chat
+        # Why an update was not taken; there is no checkpoint between setting and using it.
         self.why = ""
 
     async def settle(self, taken: Reception | None, number: int | str, route: Route) -> bool:
-        """Tell the sender in *route* what became of the update *number*, unless it was taken.
+        """Inform the sender in *route* if the update *number* was not taken.
 
-        None: nobody answered.  False if it must be kept, and handed on again.
+        *taken* is None if there was no answer.  Return False if the update must be retried.
         """
         match taken:
             case Busy(waiting=count):
                 now = trio.current_time()
-                if now - self._busy_told.get(route.chat, float("-inf")) < BUSY_NOTICE:
+                if now - self._busy_notices.get(route.chat, float("-inf")) < BUSY_NOTICE:
                     return True
-                told = await self.tell(
+                is_sent = await self.tell(
                     route,
                     f"{count} of your messages are waiting already, so I did not take this one, "
                     "nor those you send before I have answered. Please send them again later.",
                 )
-                if told:
-                    _note(self._busy_told, route.chat, now)
-                return told
+                if is_sent:
+                    _note(self._busy_notices, route.chat, now)
+                return is_sent
             case Refused(why=why):
                 return await self.tell(route, f"I could not take this message: {why}")
             case NotNow() | None:
-                # It may still be taken, so nobody is asked to send it again.
+                # It may still be taken, so the sender is not asked to repeat it.
                 why = taken.why if taken else f"no answer within {TRIES * PATIENCE:.0f} s"
                 if self._postponed.get(route.chat) != number:
                     _note(self._postponed, route.chat, number)
@@ -232,7 +232,7 @@ class IntakeReplies:
         return True
 
     async def tell(self, route: Route, text: str) -> bool:
-        """Tell the sender something; False if it surely did not arrive."""
+        """Send a text to the sender; return False if it surely did not arrive."""
         for attempt in range(TRIES):
             sent = await post_once(self._outbox, Post(route=route, part=Rich(text)))
             if not isinstance(sent, Unsent):
@@ -242,7 +242,7 @@ class IntakeReplies:
 
 
 def _note(notices: dict[str, T], chat: str, notice: T) -> None:
-    """Store the newest notice to *chat*; the oldest of too many is removed."""
+    """Store the newest notice to *chat*; if there are too many, remove the oldest."""
     notices.pop(chat, None)
     notices[chat] = notice
     if len(notices) > MAX_NOTICED:

@@ -1,36 +1,35 @@
 """The wire protocol of attached clients: frames of JSON, one a line, in both directions.
 
 A client is a program that shows one session to a person, such as a terminal.  Frames go both ways
-until one end closes the connection.  Free of Trio: a client in another process has no use for it.
+until one end closes the connection.  Does not import Trio: a client in another process needs none.
 """
 
 from typing import Literal
 
 import msgspec
 
-# Bytes of one frame, newline included, in either direction.
+# Maximum bytes of a frame, including the newline, in either direction.
 MAX_FRAME = 1 << 20
-# Frames that wait for one client.  A client that reads slower than that is detached; it may attach
-# again.
+# Maximum of frames that wait for one client.  A slower client is detached; it may attach again.
 MAX_WAITING = 256
-# Files that go along with one message, and bytes of its text.
+# Maximum of files of a message, and bytes of its text.
 MAX_FILES, MAX_TEXT = 10, 256 * 1024
 Mode = Literal["talk", "watch", "once"]
-"""How a client takes part: it speaks, only watches, or is a program that says one thing.
+"""Role of a client: it talks, only watches, or is a program that sends one message.
 
-A program gets answers; questions are not put to it.
+A program gets answers but no questions.
 """
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Something that can be pressed below a message: to press it is to say *says*."""
+    """A choice below a message; pressing it sends *says*."""
 
     text: str
     says: str
 
 
 class ShownFile(msgspec.Struct, frozen=True):
-    """A file that came with a message: where it lies on this machine, if it does."""
+    """A file of a message, with its path on this machine, if it has one."""
 
     name: str
     size: int
@@ -41,27 +40,27 @@ class ShownFile(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
-    """Something that was posted.  *id* names it for `Changed`.
+    """A posted message."""
 
-    *markdown* is empty where the text is none, as of a notice.  *is_old* is from before we came.
-    *code* are parts of *text* with lines of their own that are code: what a call would run.
-    *is_said*: the model said it before its calls, and it stands in no answer.
-    """
-
+    # Id for `Changed`.
     id: str
     text: str
+    # The text as Markdown; empty for plain text, such as a notice.
     markdown: str = ""
     is_reply: bool = False
     is_repeat: bool = False
+    # From before the client was attached.
     is_old: bool = False
     choices: tuple[Choice, ...] = ()
     files: tuple[ShownFile, ...] = ()
+    # Parts of *text* on lines of their own that are code: what a call would run.
     code: tuple[str, ...] = ()
+    # Text of the model before its calls, which is not part of an answer.
     is_said: bool = False
 
 
 class Changed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
-    """The message *id* reads *text* now (None: as before) and has *choices*."""
+    """The message *id* has the text *text* (None: unchanged) and *choices* now."""
 
     id: str
     text: str | None = None
@@ -69,7 +68,7 @@ class Changed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only
 
 
 class HeardElsewhere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
-    """What *who* said in this conversation, somewhere else or before we came."""
+    """A message of *who* in this conversation, written elsewhere or before we attached."""
 
     who: str
     text: str
@@ -77,53 +76,55 @@ class HeardElsewhere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, 
 
 
 class Writing(msgspec.Struct, frozen=True, tag=True):
-    """The answer as far as it is written, as Markdown; replaces what was shown of it before."""
+    """The unfinished answer as Markdown; replaces the previous one."""
 
     markdown: str
 
 
 class Thinking(msgspec.Struct, frozen=True, tag=True):
-    """What the model has thought so far in this response, or the end of it; nothing keeps it."""
+    """The model's thoughts so far in this response, or their end; they are not stored."""
 
     text: str
 
 
 class Running(msgspec.Struct, frozen=True, tag=True):
-    """What runs now, in a line; *text* is empty when nothing is to be said of it any more."""
+    """One line about running work; an empty *text* removes it."""
 
     text: str
 
 
 class Took(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """What came of a `SaidHere` by its *id*: no *why*, it was taken and will have one outcome."""
+    """The result of the `SaidHere` *id*: without *why* it was taken and will have one outcome."""
 
     id: str
     why: str = ""
 
 
 class StopWanted(msgspec.Struct, frozen=True, tag=True):
-    """The process got the signal *number*: stop what was said.  For `once`, in the same process."""
+    """The process got the signal *number*: stop the turn.  For `once`, in the same process."""
 
     number: int
 
 
 class Detached(msgspec.Struct, frozen=True, tag=True):
-    """The last frame: Elwood closes the connection, and *why*."""
+    """The last frame: Elwood closes the connection because of *why*."""
 
     why: str
 
 
 class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
-    """How the conversation stands: sent at the beginning and at each change.
+    """State of the conversation, sent at the start and after each change.
 
-    With neither *busy* nor *waiting* all that was said has its outcome; *failed* is the newest.
-    *asks* counts the calls that wait for the owner meanwhile; *model* is what thinks next.
+    With neither *busy* nor *waiting* all messages have their outcome.
     """
 
     busy: bool = False
     waiting: int = 0
+    # The newest outcome is a failure.
     failed: bool = False
+    # Number of calls that wait for the owner.
     asks: int = 0
+    # The model of the next turn.
     model: str = ""
 
 

@@ -9,15 +9,15 @@ from elwood.foundation.text.markdown import Rich
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """The channel has it, as *message*; empty where nothing can be changed any more."""
+    """The channel has it, as *message*; empty if it cannot be changed later."""
 
     message: str
 
 
 class Unsure(msgspec.Struct, frozen=True):
-    """It may or may not have arrived; sending again must be marked as a repeat.
+    """It may or may not have arrived; sending it again must be marked as a repeat.
 
-    *crashed* if the outbox did, perhaps of this very message.
+    *crashed*: the outbox crashed, perhaps because of this message.
     """
 
     why: str
@@ -25,7 +25,7 @@ class Unsure(msgspec.Struct, frozen=True):
 
 
 class Unsent(msgspec.Struct, frozen=True):
-    """It surely did not arrive, and another try may work."""
+    """It surely did not arrive; another attempt may work."""
 
     why: str
 
@@ -33,7 +33,7 @@ class Unsent(msgspec.Struct, frozen=True):
 class Undeliverable(msgspec.Struct, frozen=True):
     """It can never arrive there (blocked, kicked, no such chat).
 
-    It is the *first* reply that does not: more of them say nothing new.
+    *first*: this is the first such reply; later ones need no new notice.
     """
 
     why: str
@@ -48,12 +48,12 @@ class Button(msgspec.Struct, frozen=True):
 
     text: str
     data: str
-    """What a press sends to Elwood: at most 64 bytes."""
+    """Data that a press sends to Elwood: at most 64 bytes."""
     command: str = ""
-    """What a person types instead, where nothing can be pressed."""
+    """Command to type instead, if buttons cannot be pressed."""
 
 
-# Bytes of a picture that is shown as one.  Larger ones arrive as files, unchanged.
+# Maximum bytes of a picture that is shown.  Larger ones are sent as files, unchanged.
 MAX_PICTURE = 5 << 20
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
@@ -65,35 +65,33 @@ class Attachment:
 
     @property
     def is_picture(self) -> bool:
-        """Whether it is shown in place, and several of them together, as an album."""
+        """Whether it is shown in the chat, several of them as an album."""
         return len(self.data) <= MAX_PICTURE and self.data.startswith(_PICTURES)
 
 
 class Post(Request[PostResult], frozen=True, kw_only=True):
-    """Send one message.  Who asks owns the delivery: records before and after, asks again.
-
-    *part* must fit the channel already (`splitting.split`).  *repeat* marks it as one that
-    may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
-    One that *is_reply* is a part of an answer that stands in the log of its conversation.
-    *markdown* is the same text for a channel that draws Markdown itself.
-    Only when the channel has worked again for *calm* seconds is it sent: what is told of an outage
-    may be over by then.
-    """
+    """Send one message.  The caller owns the delivery: it records and retries it."""
 
     route: Route
+    # Must fit the channel already (`splitting.split`).
     part: Rich
+    # Sent with the text or after it; with files the text may be empty.
     files: tuple[Attachment, ...] = ()
+    # Mark it as a message that may already have arrived.
     repeat: bool = False
     buttons: tuple[Button, ...] = ()
+    # It is part of an answer that is in the log of its conversation.
     is_reply: bool = False
+    # The same text for a channel that draws Markdown itself.
     markdown: str = ""
+    # Send it only after the channel has worked for so many seconds: an outage may be over by then.
     calm: float = 0.0
 
 
 class Edit(Request[PostResult], frozen=True, kw_only=True):
-    """Change the *message* that was sent, as `Sent` named it; once more changes nothing more.
+    """Edit a sent *message*, as identified by `Sent`; may be repeated.
 
-    Its text becomes *part*, unless that is None, and its buttons *buttons*.
+    Its text becomes *part*, or stays if that is None; its buttons become *buttons*.
     """
 
     route: Route
@@ -103,18 +101,15 @@ class Edit(Request[PostResult], frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """Show `text` as what is being written.  Offered.
-
-    *draft* is one id for each turn, and the next ones are free for what goes beyond one draft.
-    *redact* takes secrets out when the text is really shown: most frames never are.
-    *is_thought* is what the model thinks before it says anything: most channels have no place for
-    that.
-    """
+    """Show `text` as a draft.  Offered."""
 
     route: Route
+    # Id of the turn's draft; the following ids are for text that does not fit into one draft.
     draft: int
     unredacted: str
+    # Removes secrets; called only if the text is shown, since most frames are not.
     redact: Callable[[str], str] = str
+    # The text is a thought of the model: most channels do not show those.
     is_thought: bool = False
 
     @property
@@ -126,9 +121,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Typing(msgspec.Struct, frozen=True, kw_only=True):
-    """Show that work goes on, and *why* it takes so long, if that is known.  Offered.
+    """Show that work continues, and *why* it takes long, if known.  Offered.
 
-    It also keeps alive what is shown of the work already.
+    It also keeps the present display of the work alive.
     """
 
     route: Route
@@ -136,21 +131,21 @@ class Typing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class React(msgspec.Struct, frozen=True, kw_only=True):
-    """Mark a person's *message*, by its name in the channel, as seen.  Offered."""
+    """Mark a person's *message*, by its id in the channel, as seen.  Offered."""
 
     route: Route
     message: str
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Show in a line what runs: *text*.  Offered; it goes when the next message comes."""
+    """Show *text*, one line about running work, until the next message.  Offered."""
 
     route: Route
     text: str
 
 
 class Reachable(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing arrives in a chat any more, as *gone* says; empty: something may again.  Told."""
+    """A chat became unreachable because of *gone*; empty: it is reachable again.  Sent."""
 
     route: Route
     gone: str = ""

@@ -1,4 +1,4 @@
-"""How much may be sent when.  Times are seconds of a steady clock."""
+"""Rate limits.  Times are seconds of a steady clock."""
 
 import msgspec
 
@@ -7,9 +7,9 @@ _GRAIN = 1e-6
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """Holds *size* events and is filled with *rate* of them a second: so many may go at once.
+    """A token bucket that holds *size* events and is refilled with *rate* of them a second.
 
-    In any s seconds no more than size + s * rate go.
+    In any s seconds at most size + s * rate events are allowed.
     """
 
     rate: float
@@ -18,7 +18,7 @@ class Bucket(msgspec.Struct, frozen=True):
     at: float = 0.0
 
     def delay(self, now: float, *, leave: int = 0) -> float:
-        """Say in how many seconds one more event fits, with room for *leave* others beside it.
+        """Return the seconds until one more event fits, with room for *leave* others.
 
         >>> Bucket(2, 2).delay(0.0), Bucket(2, 2).spend(0.0).spend(0.0).delay(0.25)
         (0.0, 0.25)

@@ -1,6 +1,6 @@
-"""Questions to the owner: the messages that ask them, and what all of them share.
+"""Questions to the owner: their messages and shared functions.
 
-There are those about calls (agent/approvals) and those about people (agent/people).
+Questions about calls are in agent/approvals, those about people in agent/people.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
     """The questions *ids* (of strangers: their codes) were shown, with buttons, as *message*.
 
-    Without one nothing can be changed there any more; those of early versions are without.
+    Without a message it cannot be changed later; early versions recorded none.
     """
 
     ids: tuple[str, ...]
@@ -36,7 +36,7 @@ class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
 
 
 class RequestSettled(msgspec.Struct, frozen=True, tag="settled"):
-    """The *message* that asked *id* has no buttons any more, or cannot be changed."""
+    """The *message* of the question *id* lost its buttons, or cannot be changed."""
 
     id: str
     message: str
@@ -46,7 +46,7 @@ QuestionEntry = RequestsShown | RequestSettled
 
 
 class QuestionMessage(msgspec.Struct, frozen=True):
-    """A message with buttons, as its channel named it."""
+    """A message with buttons, with its id in the channel."""
 
     route: Route
     message: str
@@ -54,14 +54,14 @@ class QuestionMessage(msgspec.Struct, frozen=True):
 
 class Record(Protocol[T_contra]):
     async def __call__(self, *entries: T_contra) -> bool:
-        """Write *entries* into the journal in one line; False if there is no room for them."""
+        """Write *entries* into the journal in one line; return False if the disk is full."""
 
 
 class OwnerQuestions:
     """Sends questions by *channels* and changes their messages.
 
-    *messages* are those that have buttons, by the ids of their questions: a part of the state of
-    the journal that *record* writes to.
+    *messages* are those with buttons, by the ids of their questions: part of the state of the
+    journal that *record* writes to.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class OwnerQuestions:
         self.edit = partial(edit_until_done, channels.outboxes)
         self._record = record
 
-    async def settle(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
-        """Let the message that asked *id* say *part*, without buttons, and record that it does."""
+    async def close_message(self, id: str, part: Callable[[Route], Rich] | None = None) -> None:
+        """Replace the message of the question *id* by *part*, without buttons, and record it."""
         if (shown := self.messages.get(id)) is None:
             return
         if await self.edit(shown.route, shown.message, part and part(shown.route)):
@@ -84,7 +84,7 @@ class OwnerQuestions:
 
 
 def is_fresh(lasts: float, age: float) -> bool:
-    """Tell whether a yes given *age* seconds ago still counts; a clock set back far ends it.
+    """Return True if a yes of *age* seconds ago is valid; a clock set back far ends it.
 
     >>> is_fresh(300, 299), is_fresh(300, 300), is_fresh(300, -86400)
     (True, False, False)
@@ -97,7 +97,7 @@ def format_time(at: float, zone: tzinfo) -> str:
 
 
 def describe_decider(by: str, at: Route, channels: Channels) -> str:
-    """Say who decided to who reads it *at* a place."""
+    """Describe who decided, for the reader *at* a place."""
     reader = channels.recipient(by)
     if reader is not None and reader.is_same_chat(at):
         return "by you"
@@ -105,8 +105,8 @@ def describe_decider(by: str, at: Route, channels: Channels) -> str:
 
 
 def flatten(text: str, limit: int = 64) -> str:
-    """Make words that are not ours one line with nothing hidden in it."""
-    # Of 22 characters three at least are shown: no more than 20 blanks stand in a row.
+    """Make untrusted text one line, with nothing hidden."""
+    # At least three of 22 characters are shown: at most 20 consecutive blanks remain.
     return one_line(escape_invisible(cut(text, 10 * limit)).replace("⏎", ""), limit)
 
 

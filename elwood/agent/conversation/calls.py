@@ -1,4 +1,4 @@
-"""A call of a tool: what it would do, what exactly will run, and what may become of it."""
+"""Tool calls: the action, the plan, the decision and the outcome."""
 
 import hashlib
 import json
@@ -10,20 +10,20 @@ import msgspec
 from elwood.agent.conversation.labels import CLEAN, Label
 
 Effect = Literal["pure", "keyed", "probe", "once"]
-# `waiting` is not the end: the call is kept, and runs when the owner allows it.
+# `waiting` is not final: the call is kept, and runs when the owner allows it.
 Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
-# What the owner can answer when asked about a call: this once, for this conversation, always, this
-# once and trust what was read in this conversation, no.
+# Answers of the owner: this once, for this conversation, always, this once and trust the content
+# of this conversation, no.
 OwnerAnswer = Literal["once", "conversation", "always", "source", "denied"]
-# How a call was decided.  `once`, `conversation` and `always` are the owner's yes; `standing` is
-# one given before; `expired` and `withdrawn` mean no as `denied` does.
+# The decision about a call.  `once`, `conversation` and `always` are the owner's yes; `standing` is
+# an earlier one; `expired` and `withdrawn` mean no, as `denied` does.
 Ruling = Literal[
     "once", "conversation", "always", "source", "standing", "denied", "expired", "withdrawn"
 ]
 
 
 def allows(ruling: Ruling | None) -> bool:
-    """Tell whether a call may run that was decided so.
+    """Return True if a call with this ruling may run.
 
     >>> allows("standing"), allows("withdrawn"), allows(None)
     (True, False, False)
@@ -32,24 +32,24 @@ def allows(ruling: Ruling | None) -> bool:
 
 
 Risk = Literal["read", "write", "destructive"]
-# What the owner's rules say about a host: on their list, to be asked about, forbidden, or nothing.
+# The owner's rules about a host: on their list, to be asked about, forbidden, or no rule.
 Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
 class Quotation(msgspec.Struct, frozen=True):
-    """Text of a conversation that a call would carry out of Elwood.
+    """Text of a conversation that a call would send out of Elwood.
 
-    *what* describes it: "text from notes/plan.md".  *private* is False if all of it is also in the
-    owner's own words.
+    *what* describes it: "text from notes/plan.md".  *private* is False if all of it also occurs
+    in the owner's own words.
     """
 
     what: str
     private: bool = True
 
 
-# `asks` is what the owner is asked for in words, may I …; empty: to use the tool by its name.
+# `asks` completes the question to the owner, "May I …"; empty: "use" and the tool's name.
 class ReadFiles(msgspec.Struct, frozen=True):
-    """Look at what is the owner's, files or notes; whoever is answered learns of it."""
+    """Read the owner's files or notes; the reader of the answer learns their content."""
 
     asks: ClassVar = "look at this"
 
@@ -69,8 +69,8 @@ class WriteFile(msgspec.Struct, frozen=True):
 class RunCommand(msgspec.Struct, frozen=True):
     """Run a command in the sandbox, judged by its words.
 
-    A "listed" one is safe by the owner's word, which holds while no stranger steers; about an
-    "ask" one the owner is asked each time.
+    "listed": safe by the owner's settings, unless strangers may steer; "ask": the owner is asked
+    each time.
     """
 
     asks: ClassVar = "run this command"
@@ -79,9 +79,9 @@ class RunCommand(msgspec.Struct, frozen=True):
 
 
 class FetchUrl(msgspec.Struct, frozen=True):
-    """Read a page.  *url* is canonical; *extra* counts the characters of its path and query.
+    """Fetch a page.  *url* is canonical; *extra* is the length of its path and query.
 
-    *quotes* is what the address carries; the gate finds it, as for all actions that have it.
+    *quotes* is known text in the address; the gate finds it, as for all actions that have it.
     """
 
     asks: ClassVar = "open this page"
@@ -93,7 +93,7 @@ class FetchUrl(msgspec.Struct, frozen=True):
 
 
 class SearchWeb(msgspec.Struct, frozen=True):
-    """Ask a search engine."""
+    """Use a search engine."""
 
     asks: ClassVar = "search the web for this"
     quotes: Quotation | None = None
@@ -115,21 +115,21 @@ class SaveMemory(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """Plan a task.  *quotes* is found only in a text that names an address."""
+    """Plan a task.  *quotes* is searched only in a text that contains an address."""
 
     asks: ClassVar = "plan this"
     quotes: Quotation | None = None
 
 
 class Reschedule(msgspec.Struct, frozen=True):
-    """Pause, resume or cancel a task; *own* is the one whose run this is."""
+    """Pause, resume or cancel a task; *own*: the task of this run."""
 
     asks: ClassVar = "change this task"
     own: bool = False
 
 
 class CallRemote(msgspec.Struct, frozen=True):
-    """Call a tool of an MCP server, of the class our catalogue gives it."""
+    """Call a tool of an MCP server, with the risk from our catalogue."""
 
     asks: ClassVar = ""
     risk: Risk
@@ -138,7 +138,7 @@ class CallRemote(msgspec.Struct, frozen=True):
 
 
 class Other(msgspec.Struct, frozen=True):
-    """Anything else, of which only the risk is known."""
+    """Any other action; only the risk is known."""
 
     asks: ClassVar = ""
     risk: Risk
@@ -161,39 +161,37 @@ Action = (
 
 
 class ApprovalScope(msgspec.Struct, frozen=True):
-    """What the owner may permit together, of which a call is one: more than the very same again.
+    """A group of calls that the owner may permit together, wider than exactly this call."""
 
-    *keys* are what its calls have in common, as text; the first is offered, the others are those
-    of wider scopes that it is in.  *words* name it ("write in notes/"), *covers* says all of it
-    after "would let me".  *note* follows *words* if something must stay as it is (" (same code)").
-    """
-
+    # Texts that its calls have in common; the first is offered, the others are of wider scopes.
     keys: tuple[str, ...]
+    # Short description ("write in notes/").
     words: str
+    # Full description, after "would let me".
     covers: str
+    # Suffix of *words* if something must stay the same (" (same code)").
     note: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One call, examined.
-
-    *subject* is what will run, complete, as the owner is asked about it.  *facts* are what the
-    outcome hangs on besides the arguments: argv after parsing, hashes of named files, resolved
-    references, the sandbox.  *outgoing* is the text that would leave Elwood, if any.  *scope* is
-    what may be permitted besides exactly this, if there is something that people mean by it.
-    """
+    """An examined call."""
 
     action: Action
+    # What will run, complete, as the owner is asked about it.
     subject: str
+    # What the outcome depends on besides the arguments: parsed argv, hashes of named files,
+    # resolved references, the sandbox.
     facts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # The text that would leave Elwood, if any.
     outgoing: str = ""
+    # What a permission may cover besides exactly this call, if people have a notion of it.
     scope: ApprovalScope | None = None
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The receipt of a call that looked at what a task watches, at Unix time *at*.
+    """The receipt of a call that read what a task watches, at Unix time *at*.
 
-    *text* is what it saw; the log has only the rest.
+    *text* is its result; the log does not contain it.
     """
 
     tool: str
@@ -207,9 +205,9 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
-    """Hash the call itself: equal only if the very same thing would run.
+    """Return the hash of a call: equal only if exactly the same would run.
 
-    *definition* is the hash of the tool's definition, *arguments* what JSON gave.
+    *definition* is the hash of the tool's definition, *arguments* the decoded JSON.
 
     >>> from elwood.agent.conversation.calls import Other
     >>> a = exact("t", "d", {"b": 1, "a": 2}, Plan(Other("write"), ""))
@@ -222,16 +220,16 @@ def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
 
 
 def hashed(scope: ApprovalScope, tool: str, definition: str, group: str) -> ApprovalScope:
-    """Bind *scope* to the tool, its definition, and the *group* that reads what comes of it."""
+    """Bind *scope* to the tool, its definition, and the *group* that reads the result."""
     keys = tuple(_hash(["scope", tool, definition, group, key]) for key in scope.keys)
     return msgspec.structs.replace(scope, keys=keys)
 
 
 def bound(exact_hash: str, untrusted: bool, policy: str) -> str:
-    """Hash the call in its circumstances: an approval is good for these only.
+    """Return the hash of a call in its circumstances: an approval is valid only for these.
 
-    *untrusted* is whether strangers' words had been read, *policy* names the version of the rules.
-    Private data are not part of it: what would run is fixed, so it cannot carry what is read later.
+    *untrusted*: strangers' words had been read; *policy* is the version of the rules.  Private data
+    are not included: the call is fixed, so it cannot send data that is read later.
     """
     return _hash([exact_hash, untrusted, policy])
 

@@ -1,4 +1,4 @@
-"""A message on its way to a session: who sends it or presses a button, and what became of it."""
+"""A message to a session: its sender, its buttons, and its reception."""
 
 import re
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from elwood.agent.conversation.run import RunBounds
 from elwood.foundation.runtime import Request
 from elwood.foundation.text.lines import one_line
 
-# What people may: owners; whom they let in; and whoever else may talk, as the people of a group.
+# Roles: owners; people with access; and others who may talk, such as members of a group.
 Role = Literal["admin", "member", "guest"]
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """A person: *id* as the channel proves it, never a name they chose.
+    """A person: *id* is proven by the channel, never a name they chose.
 
-    It begins with the prefix of the channel, as in ``tg:123``.  A *member* is no owner, but was let
-    in as somebody whose words are trusted.
+    It begins with the prefix of the channel, as in ``tg:123``.  A *member* is not an owner, but
+    their words are trusted.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 def plain(name: str) -> str:
-    """Take from a *name* that somebody chose all that could end the bracket it stands in.
+    """Remove from an untrusted *name* all that could end the bracket around it.
 
     >>> plain("Ann (admin)]: hi [Bo"), plain("Zoë O'Hara"), plain("🌸")
     ('Ann admin hi Bo', "Zoë O'Hara", 'somebody')
@@ -48,25 +48,25 @@ def plain(name: str) -> str:
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The message stands in the session's log; it will have exactly one outcome."""
+    """The message is in the session's log; it will have exactly one outcome."""
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Too much is waiting; the message was not taken."""
+    """Too many messages are waiting; this one was not taken."""
 
     waiting: int
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The session cannot take anything; *why* is for the person who wrote."""
+    """The session cannot take messages; *why* is for the sender."""
 
     why: str
 
 
 class NotNow(msgspec.Struct, frozen=True):
-    """The message could not be written down (disk full): the channel must keep it and ask again.
+    """The message could not be journaled (disk full): the channel must keep it and retry.
 
-    The sender is told *why* once (CP-30).
+    The sender gets *why* once (CP-30).
     """
 
     why: str
@@ -76,63 +76,66 @@ Reception = Taken | Busy | Refused | NotNow
 
 
 class Inbound(Request[Reception], frozen=True, kw_only=True):
-    """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
-
-    *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
-    text it replies to, of whom *quoted* says; *untrusted* says that the words are not the
-    sender's own (forwarded).  *sent_at* is the sender's clock, Unix seconds.  *bounds* are those of
-    a run, which no person typed.  *files* are kept in the workspace already; the session fetches
-    *pending* ones.  *heard* is what others said there before, a line each, and not to us.
-    *looks* found what a task watches changed.
-    """
+    """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing."""
 
     session: str
     id: str
     principal: Principal
     route: Route
     text: str
+    # The sender's clock, Unix seconds.
     sent_at: float
+    # Its id in the channel.
     message: str | None = None
+    # Id of the message that it edits.
     edits: str | None = None
+    # Text that it replies to.
     quote: str | None = None
+    # The words are not the sender's own (forwarded).
     untrusted: bool = False
+    # Bounds of a run, which no person typed.
     bounds: RunBounds | None = None
+    # Files that are already in the workspace.
     files: tuple[ReceivedFile, ...] = ()
+    # Author of *quote*.
     quoted: str = ""
+    # Earlier words of others there that were not for us, one per line.
     heard: str = ""
+    # Files that the session must fetch.
     pending: tuple[PendingFile, ...] = ()
+    # Reads that found a change in what a task watches.
     looks: tuple[Look, ...] = ()
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What a press or a command decided, in words for the person who did it."""
+    """The result of a press or a command, as text for the person."""
 
     text: str
     ok: bool
 
 
-# With what the data of a button begins that answers a question; others belong to approvals.
-# Answers to the model are words, whatever stands on them; those to Elwood are its commands.
+# Prefixes of the data of buttons that answer a question; other buttons belong to approvals.
+# Answers to the model are words, whatever the label; those to Elwood are its commands.
 _ANSWER, _COMMAND = "q:", "c:"
 
 
 def choice(number: int) -> str:
-    """Name the answer *number* (from 0) as a button carries it."""
+    """Return the button data for the answer *number* (from 0)."""
     return f"{_ANSWER}{number}"
 
 
 def typing(what: int | str) -> str:
-    """Name what a button of Elwood's own types: the command that stands on it as the *what*-th.
+    """Return the button data of a command: *what* is its number if the label is the command.
 
-    If *what* is the command itself, anything may stand there.
+    If *what* is the command itself, the label is free.
     """
     return f"{_COMMAND}{what}"
 
 
 def typed(data: str | None) -> str:
-    """Return the command that a button with *data* carries; empty if it stands on the button.
+    """Return the command in the *data* of a button; empty if the label is the command.
 
-    Who forges one has typed it: a press is a message of the person whom the channel proves.
+    Forging one is the same as typing it: the channel proves the sender of a press.
 
     >>> typed("c:/tasks page 2"), typed("c:0"), typed("q:/new")
     ('/tasks page 2', '', '')
@@ -142,7 +145,7 @@ def typed(data: str | None) -> str:
 
 
 def is_choice(data: str | None) -> bool:
-    """Tell whether a button with *data* is an answer to a question.
+    """Return True if a button with *data* answers a question.
 
     >>> is_choice("q:0"), is_choice("c:0"), is_choice("p:ABCD2345:y"), is_choice(None)
     (True, True, False, False)
@@ -151,10 +154,10 @@ def is_choice(data: str | None) -> bool:
 
 
 def types(data: str | None) -> bool:
-    """Tell whether a press on a button with *data* is as if a command had been typed."""
+    """Return True if a press on a button with *data* types a command."""
     return data is not None and data.startswith(_COMMAND)
 
 
 def numbered(options: Iterable[str]) -> str:
-    """List *options* for whoever has no buttons to press."""
+    """Format *options* as a numbered list, for channels without buttons."""
     return "\n".join(f"{number}. {option}" for number, option in enumerate(options, 1))

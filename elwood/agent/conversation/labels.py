@@ -1,7 +1,6 @@
-"""What a conversation has taken in: content of strangers, and private data.
+"""Labels of a conversation: content of strangers, and private data.
 
-Labels only rise by themselves.  They fall by `/new`, and by the owner's endorsement of one named
-source.
+Labels are only added.  `/new` removes them, and the owner's endorsement of one named source.
 """
 
 import re
@@ -11,17 +10,17 @@ import msgspec
 
 from elwood.foundation.net.urls import Url, parse
 
-# Sources kept by name; what comes beyond shares one name.
+# Maximum of sources kept by name; all others share one name.
 MAX_SOURCES = 50
 MANY = "many sources"
-# What came without saying from where.
+# Content without an origin.
 UNKNOWN = "an unknown source"
-# Names that stand for more than one source: an endorsement is of a single one.
+# Names for more than one source, which cannot be endorsed.
 NAMELESS = frozenset({MANY, UNKNOWN})
 
 
 class Label(msgspec.Struct, frozen=True):
-    """*untrusted*: words of strangers may steer the model; *private*: it knows the owner's data.
+    """*untrusted*: strangers' words may steer the model; *private*: it knows the owner's data.
 
     >>> Label(untrusted=True) | Label(private=True)
     Label(untrusted=True, private=True)
@@ -44,7 +43,7 @@ PRIVATE = Label(private=True)
 
 
 class Taint(msgspec.Struct):
-    """What a conversation was told so far, by source.  Changed in place by the session's fold."""
+    """The labels of a conversation, by source.  Changed in place by the session's fold."""
 
     sources: dict[str, None] = {}
     private: bool = False
@@ -65,9 +64,9 @@ class Taint(msgspec.Struct):
                 self.sources.pop(origin, None)
 
 
-# Addresses taken from one text; a longer list is not somebody naming a page.
+# Maximum of addresses from one text: in a longer list the author does not name a page.
 MAX_ADDRESSES = 50
-# Addresses that are remembered of one conversation.
+# Maximum of addresses that are kept of one conversation.
 MAX_NAMED = 200
 # Compiled at the first use.
 _URL = r"(?i)(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}"
@@ -78,7 +77,7 @@ _HOST = (
 
 
 def addresses(text: str) -> list[str]:
-    """List the URLs in *text*, in the form in which they are fetched, and the hosts in it.
+    """Return the URLs in *text*, in the form in which they are fetched, and the hosts in it.
 
     >>> addresses("see HTTPS://Example.org:443/a?B=1#top, and news.example.com.")
     ['https://example.org/a?B=1', 'example.org', 'news.example.com']
@@ -96,7 +95,7 @@ def addresses(text: str) -> list[str]:
 
 
 def remember(named: dict[str, None], text: str) -> None:
-    """Add the addresses in *text* to *named*, which is changed in place; the oldest go first."""
+    """Add the addresses in *text* to *named* in place; the oldest are removed first."""
     named.update(dict.fromkeys(addresses(text)))
     while len(named) > MAX_NAMED:
         del named[next(iter(named))]

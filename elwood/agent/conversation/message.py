@@ -1,7 +1,7 @@
-"""The conversation with a model, in terms that belong to no provider.
+"""The conversation with a model, independent of providers.
 
-An assistant message keeps both: neutral blocks, for everything Elwood decides, and the provider's
-own content exactly as received, which is what is sent back.
+An assistant message has two forms: neutral blocks, for all decisions of Elwood, and the provider's
+own content exactly as received, which is sent back.
 """
 
 import re
@@ -20,7 +20,7 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="call"):
-    """The model wants a tool run; *arguments* is the raw JSON text as received, unchecked."""
+    """The model requests a call; *arguments* is the raw JSON text as received, unchecked."""
 
     id: str
     name: str
@@ -31,32 +31,33 @@ Block = Text | ToolCall
 
 
 class ReceivedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that came with a message, kept at *path* in the workspace.
-
-    *size* is in bytes.  *about* tells the model of it; *text* was read from it.  One with *tokens*
-    costs a model so many that looks at it, as a *media* (``image/jpeg``).  What is *untrusted* may
-    be anybody's words.
-    """
+    """A file of a message, stored at *path* in the workspace."""
 
     path: str
+    # Bytes.
     size: int
     sha256: str
+    # Description for the model.
     about: str
+    # Text that was read from it.
     text: str = ""
+    # Media type (``image/jpeg``), if a model can see it.
     media: str = ""
+    # Tokens that it costs a model to see it.
     tokens: int = 0
+    # The content may be from strangers.
     untrusted: bool = True
 
 
 class PendingFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a message that must still be fetched from its channel."""
 
-    id: str  # the channel's own; empty if the channel cannot name it
+    id: str  # the channel's own; empty if the channel has none
     name: str  # it is stored under this name, the same one if it is fetched twice
     kind: str  # a word for people
-    size: int = 0  # bytes, as the channel says
+    size: int = 0  # bytes, as reported by the channel
     duration: int = 0  # seconds of a recording
-    is_speech: bool = False  # the words of the sender, to be transcribed
+    is_speech: bool = False  # words of the sender, to be transcribed
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,17 +69,17 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Human(msgspec.Struct, frozen=True, tag="human"):
-    """What people said, rendered as the model sees it, and the *files* that it may look at."""
+    """The words of people, rendered for the model, and the *files* that it may see."""
 
     text: str
     files: tuple[ReceivedFile, ...] = ()
 
 
 class Notice(msgspec.Struct, frozen=True, tag="notice"):
-    """What the harness says to the model; never words of a person or of a tool.
+    """A text of Elwood to the model; never words of a person or of a tool.
 
-    A reminder has the *key* that its feature gave it.  If its text is private data, *private* says
-    where that is from, in the words of a question to the owner.
+    A reminder has the *key* of its feature.  *private* is the origin of private data in the text,
+    for the question to the owner; else empty.
     """
 
     text: str
@@ -90,7 +91,7 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
     """One complete response of a model.
 
     *native* is the provider's content as received (JSON), to be replayed byte for byte by the
-    codec of that name; without thinking that the prefix no longer covers.
+    codec of that name, without thoughts that no longer match the prefix.
     """
 
     blocks: tuple[Block, ...]
@@ -99,7 +100,7 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
     native: msgspec.Raw
 
     def __post_init__(self) -> None:
-        # One that was read from a log would keep the whole line of it.
+        # Without a copy, a message read from a log would keep its whole line in memory.
         msgspec.structs.force_setattr(self, "native", self.native.copy())
 
     @property
@@ -108,7 +109,7 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
 
     @property
     def text(self) -> str:
-        """The words, joined by blank lines."""
+        """The text, joined by blank lines."""
         return "\n\n".join(block.text for block in self.blocks if isinstance(block, Text))
 
 
@@ -119,7 +120,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True, tag="results"):
-    """What came of all calls of the assistant message before, in their order."""
+    """The results of all calls of the previous assistant message, in order."""
 
     results: tuple[Result, ...]
 
@@ -128,7 +129,7 @@ Message = Human | Notice | Assistant | Results
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as the model sees it; *schema* is JSON Schema (draft 2020-12), kept as sent."""
+    """A tool for the model; *schema* is JSON Schema (draft 2020-12), kept as sent."""
 
     name: str
     description: str
@@ -136,9 +137,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True, weakref=True):
-    """What stands before every message of an epoch: system text and tools, byte for byte.
+    """The prefix of all messages of an epoch: system text and tools, byte for byte.
 
-    Conversations behind the same one hold it in memory once, whatever log each read it from.
+    Equal prompts of several logs are shared in memory.
     """
 
     system: str
@@ -151,7 +152,7 @@ class Prompt(msgspec.Struct, frozen=True, weakref=True):
             msgspec.structs.force_setattr(self, "tools", known.tools)
 
 
-# By their system texts.
+# By system text.
 _prompts: WeakValueDictionary[str, Prompt] = WeakValueDictionary()
 
 
@@ -161,9 +162,9 @@ Stop = Literal["end", "tools", "cut", "window", "refused", "paused", "unknown"]
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens of one call.  *input* excludes what was read from or written to the cache.
+    """Tokens of one call.  *input* excludes tokens read from or written to the cache.
 
-    *cache_write_1h* are those among *cache_write* that are kept for an hour, which costs more.
+    *cache_write_1h* are the part of *cache_write* that is kept for an hour, which costs more.
     """
 
     input: int = 0
@@ -175,7 +176,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """One whole response: nothing in here comes from a stream that was cut.
+    """One complete response, never a part of a stream that was cut.
 
     *detail* explains a refusal or an unknown stop reason, in the provider's words.
     """
@@ -187,7 +188,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 def texts(message: Message) -> tuple[str, ...]:
-    """List what a message says to the model, for estimates of its length."""
+    """Return the texts of a message for the model, to estimate its length."""
     match message:
         case Human(text) | Notice(text):
             return (text,)
@@ -198,24 +199,24 @@ def texts(message: Message) -> tuple[str, ...]:
 
 
 def seen(message: Message) -> tuple[ReceivedFile, ...]:
-    """List what a model that can see looks at in a message."""
+    """Return the files in a message that a model may see."""
     return message.files if isinstance(message, Human) else ()
 
 
-# Files that a model looks at again with each request, and bytes of them; once there are more, so
-# many of the newest are left: what a message can bring, so that requests change rarely.
+# Maximum of files that a model sees again with each request, and of their bytes; beyond it, only
+# the newest KEPT_SEEN remain: as many as one message can have, so that requests change rarely.
 MAX_SEEN, MAX_SEEN_BYTES = 16, 12 << 20
 KEPT_SEEN, KEPT_SEEN_BYTES = 10, 6 << 20
 
 
 def sees_too_much(messages: Iterable[Message]) -> bool:
-    """Tell whether old files should be looked at no more."""
+    """Return True if there are too many files, so that old ones must be left out."""
     files = [file for message in messages for file in seen(message)]
     return len(files) > MAX_SEEN or sum(file.size for file in files) > MAX_SEEN_BYTES
 
 
 def newest_seen(messages: Iterable[Message]) -> frozenset[ReceivedFile]:
-    """Choose the files that are still looked at when there were too many."""
+    """Return the newest files, which remain when there are too many."""
     files = [file for message in messages for file in seen(message)][-KEPT_SEEN:]
     sizes = accumulate(file.size for file in reversed(files))
     left = sum(size <= KEPT_SEEN_BYTES for size in sizes)
@@ -226,10 +227,10 @@ INTERRUPTED = "interrupted; it may or may not have happened"
 
 
 def mend(messages: Iterable[Message]) -> list[Message]:
-    """Make a history that every provider accepts, whatever happened to it (CP-37, LLM-28..34).
+    """Repair a history so that every provider accepts it (CP-37, LLM-28..34).
 
-    Each call gets exactly one result directly behind its message, a result without a call is
-    dropped, and so are messages without content.  A sound history comes out unchanged.
+    Each call gets exactly one result directly after its message.  Results without a call and
+    messages without content are dropped.  A valid history is returned unchanged.
     """
     mended: list[Message] = []
     wanted: tuple[ToolCall, ...] = ()
@@ -252,7 +253,7 @@ def mend(messages: Iterable[Message]) -> list[Message]:
                 wanted = ()
                 continue
             case Notice() if wanted:
-                held.append(message)  # it came while the calls ran, whose results come first
+                held.append(message)  # it arrived while the calls ran; their results come first
             case Human(text) | Notice(text):
                 close(())
                 wanted = ()
@@ -267,12 +268,12 @@ def mend(messages: Iterable[Message]) -> list[Message]:
     return mended
 
 
-# The tag around what a feature put before a turn's text: what earlier days said.
+# The tag around a prefix of a turn's text, added by a feature: words of earlier days.
 OPENING_TAG = "threads"
 
 
 def remove_opening(text: str) -> str:
-    r"""Return a turn's text without what a feature put before it.
+    r"""Return a turn's text without the prefix that a feature added.
 
     >>> remove_opening('<threads day="1970-01-02">\nx\n</threads>\n[now]\nhi')
     '[now]\nhi'
@@ -281,7 +282,7 @@ def remove_opening(text: str) -> str:
 
 
 def find_opening(text: str) -> str:
-    """Return the part of a turn's text that a feature put before it; empty if none did."""
+    """Return the prefix of a turn's text that a feature added, or ""."""
     if not text.startswith(f"<{OPENING_TAG} day="):
         return ""
     head, end, _ = text.partition(f"\n</{OPENING_TAG}>\n")
@@ -294,7 +295,7 @@ def is_opening_private(text: str) -> bool:
 
 
 def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
-    """Guess the usage of a call, rather too high, by bytes only: cheap for any history.
+    """Estimate the usage of a call, rather too high, by bytes only: fast for any history.
 
     >>> rough(Prompt("x" * 30), (), "six chars")
     Usage(input=10, output=3, cache_read=0, cache_write=0, cache_write_1h=0, estimated=True)
@@ -305,17 +306,17 @@ def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
         said_before += texts(message)
         if files := seen(message):
             size += sum(3 * file.tokens for file in files)
-    size += _bytes("".join(said_before))  # at once: a history has thousands of them
+    size += _bytes("".join(said_before))  # in one step: a history has thousands of texts
     return Usage(size // 3, _bytes(said) // 3, estimated=True)
 
 
 def _bytes(text: str) -> int:
-    # A Chinese sign is a token and three bytes, a token of English has four.
+    # A Chinese character is one token and three bytes; an English token has four.
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def estimate_prompt(prompt: Prompt) -> int:
-    """Estimate what stands before every message.
+    """Estimate the tokens of the prompt.
 
     >>> estimate_prompt(Prompt("Be good."))
     3
@@ -326,24 +327,24 @@ def estimate_prompt(prompt: Prompt) -> int:
     return sum(map(estimate, texts))
 
 
-# Estimated tokens from which a request says something about the ratio: what a service puts around
-# each request is little then.
+# Minimum of estimated tokens of a request that counts for the ratio: the overhead that a service
+# adds to each request is small then.
 ENOUGH = 500
-# The weight of the newest request: about the last ten count.
+# The weight of the newest request: the last ten determine the ratio.
 WEIGHT = 0.2
-# What a tokenizer can be: beyond it, the service counts something else.
+# Possible ratios of a tokenizer: beyond them, the service counts something else.
 LEAST, MOST = 0.5, 3.0
 
 
 class Calibration(msgspec.Struct):
-    """How many tokens the *model* that answered last counts for an estimated one."""
+    """Ratio of the tokens that the last *model* counted to the estimated ones."""
 
     model: str = ""
     ratio: float = 1.0
     is_known: bool = False
 
     def learn(self, model: str, estimated: int, usage: Usage) -> None:
-        """Take into account what *model* counted for a request of *estimated* tokens.
+        """Update the ratio with the usage of a request of *estimated* tokens to *model*.
 
         >>> calibration = Calibration()
         >>> calibration.learn("m", 1000, Usage(input=200, cache_read=1000))
@@ -351,7 +352,7 @@ class Calibration(msgspec.Struct):
         >>> round(calibration.ratio, 2)
         1.24
         """
-        if model != self.model:  # another one has another tokenizer
+        if model != self.model:  # another model has another tokenizer
             self.model, self.ratio, self.is_known = model, 1.0, False
         counted = usage.input + usage.cache_read + usage.cache_write
         if usage.estimated or not counted or estimated < ENOUGH:
@@ -362,7 +363,7 @@ class Calibration(msgspec.Struct):
 
 
 def said_in(text: str) -> str:
-    """Return in one line what people said in a turn's text.
+    """Return the words of people in a turn's text, in one line.
 
     >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
     'hello there'

@@ -1,4 +1,4 @@
-"""Where an answer goes."""
+"""The destination of an answer."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -9,26 +9,26 @@ if TYPE_CHECKING:
     _Id = str
     _OptionalId = str | None
 else:
-    # Journals of early versions hold Telegram's integers, and None for no thread.
+    # Journals of early versions contain Telegram's integers, and None for no thread.
     _Id = _OptionalId = str | int | None
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where an answer goes: a chat of a channel, and a thread in it."""
+    """The destination of an answer: a chat of a channel, and a thread in it."""
 
     channel: str
     """Name of the channel."""
     chat: _Id = ""
     """Id of the chat in that channel; empty if the channel has only one."""
     thread: _Id = msgspec.field(default="", name="topic")
-    """Id of the thread in the chat, if the answer goes to one."""
+    """Id of the thread in the chat, if any."""
     private: bool = True
-    """Whether only one person reads there, who may be shown drafts."""
+    """Whether there is only one reader, who may see drafts."""
     reply_to: _OptionalId = None
     """Id of the message that the answer refers to, if that helps the reader."""
 
     def __post_init__(self) -> None:
-        """Convert what an early version wrote.  Its chat is an integer, 0 if there was none."""
+        """Convert the format of an early version: its chat is an integer, 0 if there was none."""
         chat: object = self.chat
         if not isinstance(chat, str):
             thread, reply_to = self.thread, self.reply_to
@@ -47,18 +47,18 @@ class Route(msgspec.Struct, frozen=True):
         return f"{self.channel}:{self.chat}"
 
     def is_same_chat(self, other: "Route") -> bool:
-        """Return True if *other* is in the same chat, in whatever thread."""
+        """Return True if *other* is in the same chat, in any thread."""
         return (self.channel, self.chat) == (other.channel, other.chat)
 
 
-# Where an answer goes that goes nowhere: it is kept.
+# Destination of an answer that is only stored.
 NOWHERE = Route("nowhere")
 
 
 def addresses(chats: Iterable[int | str]) -> frozenset[str]:
-    """Return *chats* of a setting as they are compared with `Route.address`.
+    """Convert *chats* of a setting for comparison with `Route.address`.
 
-    A number alone is a chat of Telegram: until other channels came, settings named no channel.
+    A number alone is a chat of Telegram: settings of early versions named no channel.
 
     >>> sorted(addresses([-5, "slack:C12"]))
     ['slack:C12', 'telegram:-5']

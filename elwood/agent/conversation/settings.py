@@ -1,4 +1,4 @@
-"""What can be set about the owner and bounds one turn; hours of the day, and wall clocks."""
+"""Settings of the owner and of one turn; active hours and wall clocks."""
 
 import math
 import re
@@ -21,13 +21,13 @@ def _is_language(name: str) -> None:
 
 
 def is_hours(text: str) -> None:
-    """Raise BadSetting unless `read_hours` understands *text*."""
+    """Check that `read_hours` can parse *text*.  Raises BadSetting."""
     read_hours(text)
 
 
 @attrs.frozen(kw_only=True)
 class Owner:
-    """The person Elwood works for, who may be bothered in *hours*."""
+    """The person Elwood works for.  Notices are sent in *hours*."""
 
     SECTION: ClassVar = Section("owner", "You.")
 
@@ -55,8 +55,8 @@ class Owner:
 class TurnSettings:
     """Limits of a turn: model responses with calls, calls, tools, tokens of context, and seconds.
 
-    *model_deadline* covers everything that one response takes: waits, retries, other models.  It
-    is a little less than the *deadline*, so that a provider's trouble is told by its name.
+    *model_deadline* covers one response with waits, retries and fallbacks.  It is a little less
+    than the *deadline*, so that the error names the provider.
     """
 
     SECTION: ClassVar = Section("turn", "Bounds of one answer.")
@@ -77,7 +77,7 @@ class TurnSettings:
 
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-# Characters of a wrong text that are shown.
+# Maximum characters of a wrong text in an error.
 _SHOWN = 60
 _CLOCKS = re.compile(r"([0-9]{1,2})(:[0-9]{2})?-([0-9]{1,2})(:[0-9]{2})?")
 
@@ -85,7 +85,7 @@ _CLOCKS = re.compile(r"([0-9]{1,2})(:[0-9]{2})?-([0-9]{1,2})(:[0-9]{2})?")
 class Hours(msgspec.Struct, frozen=True):
     """From *begin* to before *end*, "HH:MM" on the clock; to the next day if *end* is not later.
 
-    *days* (0 is Monday; none means all) are those on which it begins: Friday from 22:00 to 02:00
+    *days* (0 is Monday; empty means all) are those on which it begins: Friday from 22:00 to 02:00
     ends on Saturday.
     """
 
@@ -95,7 +95,7 @@ class Hours(msgspec.Struct, frozen=True):
 
 
 def read_hours(text: str) -> Hours | None:
-    """Read hours, of all days or of some; None is always.  Raises BadSetting.
+    """Parse hours, of all days or of some; None means always.  Raises BadSetting.
 
     >>> read_hours("mon-fri 8-18"), read_hours("always")
     (Hours(begin='08:00', end='18:00', days=(0, 1, 2, 3, 4)), None)
@@ -135,7 +135,7 @@ def _read_days(words: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def write_hours(hours: Hours | None) -> str:
-    """Write hours so that `read_hours` reads them."""
+    """Format hours so that `read_hours` can parse them."""
     if hours is None:
         return "always"
     days = sorted(set(hours.days))
@@ -146,7 +146,7 @@ def write_hours(hours: Hours | None) -> str:
 
 
 def is_active(hours: Hours | None, at: float, zone: str) -> bool:
-    """Tell whether the clock in *zone* shows a time within *hours* at *at*; None is always.
+    """Return True if *at* is within *hours* on the clock of *zone*; None means always.
 
     >>> is_active(Hours("22:00", "06:00", days=(4,)), 2 * 86_400.0, "UTC")
     True
@@ -168,12 +168,12 @@ def is_active(hours: Hours | None, at: float, zone: str) -> bool:
 
 
 def next_active(hours: Hours | None, at: float, zone: str) -> float:
-    """Return *at* if it is within *hours*, else the moment at which they begin next."""
+    """Return *at* if it is within *hours*, else the time at which they begin next."""
     if hours is None or is_active(hours, at, zone):
         return at
     begin = timedelta(minutes=_minutes(hours.begin))
     now = math.floor(at)
-    # Each step ends at a beginning or a change of clocks; a week has seven and a few.
+    # Each step ends at a beginning or a clock change; a week has seven and a few.
     for _ in range(32):
         here = local_time(now, zone)
         midnight = here.replace(hour=0, minute=0, second=0)
@@ -191,21 +191,20 @@ def _minutes(clock: str) -> int:
 
 
 def local_time(at: float, zone: str) -> datetime:
-    """Read the clock on the wall in *zone*, to the second."""
+    """Return the local time in *zone*, to the second."""
     return datetime.fromtimestamp(floor(at), ZoneInfo(zone)).replace(tzinfo=None, fold=0)
 
 
 def _offset(at: float, zone: str) -> int:
-    """Return by how many seconds the clocks of *zone* are ahead of UTC."""
+    """Return the offset of *zone* from UTC in seconds."""
     ahead = datetime.fromtimestamp(floor(at), ZoneInfo(zone)).utcoffset()
     return 0 if ahead is None else round(ahead.total_seconds())
 
 
 def moment_at(wall: datetime, zone: str) -> int:
-    """Return the moment at which the clocks of *zone* show *wall*.
+    """Return the time at which the clocks of *zone* show *wall*.
 
-    If they never do, because they are put forward over it, it is the moment when that happens;
-    if they do twice, it is the first.
+    If a clock change skips it, return the time of that change; if it occurs twice, the first.
 
     >>> moment_at(datetime(2026, 3, 29, 1, 30), "Europe/London") == moment_at(
     ...     datetime(2026, 3, 29, 2, 0), "Europe/London"
@@ -216,13 +215,13 @@ def moment_at(wall: datetime, zone: str) -> int:
     first, second = int(here.timestamp()), int(here.replace(fold=1).timestamp())
     if first <= second:
         return first
-    # A gap: fold=0 reckons with the offset before it, which leads beyond, and fold=1 before it.
+    # A gap: fold=0 uses the offset before it, which leads after it, and fold=1 before it.
     changed = clock_change(second, first, zone)
     return first if changed is None else changed
 
 
 def clock_change(begin: int, end: int, zone: str) -> int | None:
-    """Return the moment after *begin*, up to *end*, from which on the offset is another one.
+    """Return the time after *begin*, up to *end*, at which the offset changes.
 
     None if it is the same at both.  They should be days apart, not months: of several changes
     one is found, of two that cancel each other none.
@@ -243,7 +242,7 @@ def clock_change(begin: int, end: int, zone: str) -> int | None:
 
 
 class OwnerClock(msgspec.Struct, frozen=True):
-    """The wall clock (Unix seconds), and the zone in which the owner reads it."""
+    """The wall clock (Unix seconds), and the owner's time zone."""
 
     now: Callable[[], float]
     zone: tzinfo = UTC

@@ -1,4 +1,4 @@
-"""Words that stop what is being done, said alone, by language (ISO 639-1)."""
+"""Messages that stop a turn, by language (ISO 639-1)."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ WORDS = {
     "zh": "停, 停止, 停下, 等等, 等一下, 取消",
     "ja": "止めて, やめて, ストップ, 待って, 中止, キャンセル",
 }
-# Characters of a message that may be one of them: what is longer is not looked at.
+# Maximum characters of such a message; a longer one is not compared.
 MAX_WORDS = 40
 
 
 def says_stop(text: str, languages: Iterable[str]) -> bool:
-    """Tell whether *text* is nothing but such a word, however it is written.
+    """Return True if *text* is only such a word, in any spelling.
 
     >>> says_stop("Hör auf!!", ["en", "de"]), says_stop("don't stop", ["en"])
     (True, False)
@@ -33,7 +33,7 @@ def says_stop(text: str, languages: Iterable[str]) -> bool:
 
 
 def _bare(text: str) -> str:
-    """Leave letters only, without case and accents."""
+    """Return only the letters, without case and accents."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     letters = "".join(one for one in apart if unicodedata.category(one) != "Mn")
     return " ".join("".join(one if one.isalpha() else " " for one in letters).split())

@@ -1,4 +1,4 @@
-"""What the doctor and the start look at about files: is the program there that is configured?"""
+"""Check that the configured transcription program exists."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def programs(config: Config) -> Iterator[Finding]:
-    """Find the program that transcribes recordings; blocks."""
+    """Check the program that transcribes recordings; blocks."""
     command = config.of(MediaSettings).transcription_command
     for name in missing_programs(command[:1]):
         what = f"media.transcription_command: there is no program {name}"

@@ -21,9 +21,9 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import escape_names
 
-# Megabytes of data for a program that reads a document, or writes a recording down.
+# Megabytes of memory for a program that reads a document or transcribes a recording.
 MEMORY = 8000
-# Characters of a transcript: hours of talk.
+# Maximum characters of a transcript: hours of talk.
 MAX_TRANSCRIPT = 50_000
 NOBODY = (
     "nobody is set up to write it down: set media.transcription_url or "
@@ -31,20 +31,20 @@ NOBODY = (
 )
 
 
-# Files that one channel downloads and reads at the same time, for all its conversations: each is in
-# memory meanwhile.  A conversation fetches one after another.
+# Maximum of files that one channel downloads and reads at a time, for all its conversations: each
+# is in memory.  A conversation fetches one after another.
 FETCHES = 8
-# Recordings that are transcribed at the same time: each may be a program that uses this machine.
-# They hold up no download.
+# Maximum of recordings that are transcribed at a time: each may be a program on this machine.
+# Downloads do not wait for them.
 TRANSCRIPTIONS = 4
-# Bytes of a recording that is sent to a service; larger files are not downloaded.
+# Maximum bytes of a recording that is sent to a service; larger files are not downloaded.
 MAX_RECORDING = 100 << 20
 NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
 NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
 
 
 class NotFetched(Exception):
-    """A channel cannot give a file, after all its tries; the text says why, for the sender."""
+    """A channel cannot download a file, after all retries; the text explains it to the sender."""
 
 
 Download = Callable[[PendingFile], Awaitable[bytes]]
@@ -82,7 +82,7 @@ class FileFetcher:
             trouble = f"To make room I removed {escape_names(removed)} (media.budget)."
         if not pending.is_speech:
             return FetchedFile(file=file, trouble=trouble)
-        del data  # many recordings may wait for their turn
+        del data  # many recordings may wait
         file = msgspec.structs.replace(file, untrusted=False)
         words = ""
         try:
@@ -99,24 +99,24 @@ class FileFetcher:
     async def _transcribe(self, file: ReceivedFile) -> str:
         """Return the words of a recording.  Raises NotUnderstood, PathRefused, Unconfined."""
         keeper, data = self._keeper, b""
-        if not self._settings.transcription_command:  # that reads the file itself
+        if not self._settings.transcription_command:  # a command reads the file itself
             data = await keeper.blocking(partial(keeper.root.read, file.path, MAX_RECORDING))
         path = keeper.root.path / file.path
         return await write_down(self._settings, self._client, keeper.child, path, data)
 
 
 class NotUnderstood(Exception):
-    """Nobody knows what is said in a recording; the text says why, for its sender."""
+    """A recording could not be transcribed; the text explains it to its sender."""
 
 
-class _Written(msgspec.Struct):
+class _Transcript(msgspec.Struct):
     text: str
 
 
 async def write_down(
     settings: MediaSettings, client: Client, child: Executor, recording: Path, data: bytes
 ) -> str:
-    """Return what is said in *recording*, a file that holds *data*.  Raises NotUnderstood."""
+    """Transcribe *recording*, a file with the content *data*.  Raises NotUnderstood."""
     try:
         if settings.transcription_command:
             argv = (*settings.transcription_command, str(recording))
@@ -128,7 +128,7 @@ async def write_down(
             text = done.output.decode("utf-8", "replace")
         elif settings.transcription_url:
             with trio.fail_after(settings.timeout):
-                text = await _asked(settings, client, recording.name, data)
+                text = await _request_transcript(settings, client, recording.name, data)
         else:
             raise NotUnderstood(NOBODY)
     except SandboxFailed as error:
@@ -142,7 +142,9 @@ async def write_down(
     return text[:MAX_TRANSCRIPT]
 
 
-async def _asked(settings: MediaSettings, client: Client, name: str, data: bytes) -> str:
+async def _request_transcript(
+    settings: MediaSettings, client: Client, name: str, data: bytes
+) -> str:
     key = settings.transcription_key
     answer = await client.post_form(
         f"{settings.transcription_url.rstrip('/')}/audio/transcriptions",
@@ -153,7 +155,7 @@ async def _asked(settings: MediaSettings, client: Client, name: str, data: bytes
     )
     try:
         if answer.status == 200:
-            return msgspec.json.decode(answer.body, type=_Written).text
+            return msgspec.json.decode(answer.body, type=_Transcript).text
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     raise NotUnderstood(f"the transcription service gave no words (HTTP {answer.status})")
@@ -162,7 +164,7 @@ async def _asked(settings: MediaSettings, client: Client, name: str, data: bytes
 def file_keeper(
     media: MediaSettings, workspace: Root, state: Path, blocking: Blocking
 ) -> FileKeeper:
-    """Make what keeps the files of messages; programs that read them run with limits."""
+    """Build the keeper of received files; programs that read them run with limits."""
     limits = SandboxSettings(memory=MEMORY)
     context = SandboxContext(
         workspace=workspace.path, state=state, settings=limits, blocking=blocking

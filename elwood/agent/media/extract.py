@@ -1,7 +1,7 @@
-"""Reads the text of one PDF or spreadsheet that a stranger may have made, in a process of its own.
+"""Reads the text of one PDF or spreadsheet, perhaps of a stranger, in a process of its own.
 
-``python -m elwood.agent.media.extract`` takes it from stdin, and prints how many pages it has (a
-spreadsheet 0), then the text.  That the library is missing is exit code 3.
+``python -m elwood.agent.media.extract`` reads it from stdin, and prints the number of pages (0 for
+a spreadsheet), then the text.  Exit code 3 means that the library is missing.
 """
 
 import csv
@@ -9,13 +9,13 @@ import sys
 from io import BytesIO, StringIO
 from itertools import islice
 
-# Pages that are read, and rows of each sheet.
+# Maximum pages that are read, and rows of each sheet.
 MAX_PAGES, MAX_ROWS = 300, 5000
 MISSING = 3
 
 
 def document(data: bytes) -> str:
-    """Give the text of a PDF, page by page.  Raises whatever the library does."""
+    """Return the text of a PDF, page by page.  Raises the exceptions of the library."""
     from pypdf import PdfReader
 
     pages = PdfReader(BytesIO(data)).pages
@@ -24,7 +24,7 @@ def document(data: bytes) -> str:
 
 
 def spreadsheet(data: bytes) -> str:
-    """Give the values of an .xlsx as CSV, sheet by sheet.  Raises whatever the library does."""
+    """Return the values of an .xlsx as CSV, sheet by sheet.  Raises those of the library."""
     from openpyxl import load_workbook
 
     written = StringIO()

@@ -8,10 +8,10 @@ from elwood.foundation.settings import Section, between, is_url, secret, setting
 
 @attrs.frozen(kw_only=True)
 class MediaSettings:
-    """How much of what people send is kept, and who writes recordings down.
+    """How many received files are kept, and how recordings are transcribed.
 
     *budget* is in megabytes, *timeout* in seconds.  Without *transcription_url* and
-    *transcription_command* nobody does; with both it is the command.
+    *transcription_command* there is no transcription; the command has precedence.
     """
 
     SECTION: ClassVar = Section(

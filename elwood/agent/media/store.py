@@ -1,4 +1,4 @@
-"""Files that people send: kept in the workspace, and made into what a model can use."""
+"""Store received files in the workspace, and convert them for a model."""
 
 import hashlib
 import os
@@ -19,16 +19,16 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.readable import decode, kind_of
 
 FOLDER = "received"
-# Characters of a document that go along with a message; the rest is in a file.
+# Maximum characters of a document that a message includes; the rest is in a file.
 MAX_TEXT = 20_000
-# Bytes of a name that its sender chose, of the 255 that a disk takes; its ending is kept.
+# Maximum bytes of a name that its sender chose, of the 255 that a disk allows; its end is kept.
 MAX_NAME = 200
-# Seconds to read a PDF or spreadsheet, and bytes of its text.
+# Maximum seconds to read a PDF or spreadsheet, and bytes of its text.
 READ_LIMIT, MAX_PRINTED = 60.0, 8 << 20
-# Bytes of a picture or PDF that a model looks at, and pages of a PDF; about the tokens that a
-# picture costs, and a page.
+# Maximum bytes of a picture or PDF that a model sees, and pages of a PDF; approximate tokens of a
+# picture, and of a page.
 MAX_LOOK, MAX_SCANNED, PICTURE, SCANNED_PAGE = 5 << 20, 10, 2500, 3000
-# A page with fewer characters is a picture of one.
+# A page with fewer characters is a scan.
 LEAST_TEXT = 20
 _PICTURES = {
     "a JPEG picture": "image/jpeg",
@@ -38,9 +38,9 @@ _PICTURES = {
 
 
 class FileKeeper(msgspec.Struct, frozen=True):
-    """Keeps files beneath *root*, at most *budget* bytes for each conversation.
+    """Stores files below *root*, at most *budget* bytes for each conversation.
 
-    *child* runs what reads them.
+    *child* runs the programs that read them.
     """
 
     root: Root
@@ -51,20 +51,20 @@ class FileKeeper(msgspec.Struct, frozen=True):
     async def keep(
         self, session: str, name: str, kind: str, data: bytes
     ) -> tuple[ReceivedFile, list[str]]:
-        """Keep *data* under a *name* that may be anybody's choice; a file is kept once under it.
+        """Store *data* under the untrusted *name*, once; return the file and the removed names.
 
-        *kind* is a word for people.
-
-        Say which ones had to go.  Raises PathRefused and Unconfined.
+        *kind* is a word for people.  Raises PathRefused and Unconfined.
         """
         folder, name = f"{FOLDER}/{session}", safe(name)
-        removed = await self.blocking(partial(_put, self.root, self.budget, folder, name, data))
+        removed = await self.blocking(
+            partial(_write_file, self.root, self.budget, folder, name, data)
+        )
         path, digest = f"{folder}/{name}", hashlib.sha256(data).hexdigest()
         about = f"{kind} {path}, {len(data):,} bytes"
         return ReceivedFile(path=path, size=len(data), sha256=digest, about=about), removed
 
     async def understand(self, session: str, file: ReceivedFile, data: bytes) -> ReceivedFile:
-        """Add what a model can use: that it may look at it, or its text.
+        """Add the content for a model: its text, or its type as a picture.
 
         Raises PathRefused and Unconfined.
         """
@@ -73,36 +73,38 @@ class FileKeeper(msgspec.Struct, frozen=True):
             return await self._with_text(session, file, decode(data, ""), file.path)
         if media := _PICTURES.get(kind):
             if len(data) > MAX_LOOK:
-                return _told(file, "too large to be looked at; as a photo it would do")
+                return _add_remark(file, "too large to be looked at; as a photo it would do")
             return replace(file, media=media, tokens=PICTURE)
         is_sheet = PurePath(file.path).suffix.lower() in (".xlsx", ".xlsm")
         if not (data.startswith(b"%PDF") or is_sheet):
-            return _told(file, f"it is {kind}, which only a command can open")
+            return _add_remark(file, f"it is {kind}, which only a command can open")
         made = await self._extract(data)
         if isinstance(made, str):
-            return _told(file, made)
+            return _add_remark(file, made)
         count, _, text = made.decode("utf-8", "replace").partition("\n")
         pages = int(count)
         if len(text.strip()) >= LEAST_TEXT * pages:
             return await self._with_text(session, file, text, "")
         if pages > MAX_SCANNED or len(data) > MAX_LOOK:
-            return _told(file, f"a scan of {pages} pages, which is too long to be looked at")
+            return _add_remark(file, f"a scan of {pages} pages, which is too long to be looked at")
         scan = replace(file, media="application/pdf", tokens=SCANNED_PAGE * pages)
-        return _told(scan, f"a scan of {pages} pages, without text")
+        return _add_remark(scan, f"a scan of {pages} pages, without text")
 
     async def _with_text(
         self, session: str, file: ReceivedFile, text: str, whole: str
     ) -> ReceivedFile:
-        """Add *text*, which the file *whole* has; if there is none, what is long gets one."""
+        """Add *text* of the file *whole*; a long text without a file gets one."""
         if len(text) > MAX_TEXT:
             if not whole:
                 name = f"{PurePath(file.path).name}.txt"
                 whole = (await self.keep(session, name, "text", text.encode()))[0].path
-            file = _told(file, f"the first {MAX_TEXT:,} of {len(text):,} characters; all: {whole}")
+            file = _add_remark(
+                file, f"the first {MAX_TEXT:,} of {len(text):,} characters; all: {whole}"
+            )
         return replace(file, text=text[:MAX_TEXT])
 
     async def _extract(self, data: bytes) -> bytes | str:
-        """Have it read by a process that may crash; return what it printed, or why nothing."""
+        """Read *data* in a process that may crash; return its output, or why it failed."""
         command = Command(
             argv=(sys.executable, "-P", "-m", "elwood.agent.media.extract"),
             stdin=data,
@@ -122,12 +124,12 @@ class FileKeeper(msgspec.Struct, frozen=True):
         return done.output
 
 
-def _told(file: ReceivedFile, what: str) -> ReceivedFile:
+def _add_remark(file: ReceivedFile, what: str) -> ReceivedFile:
     return replace(file, about=f"{file.about}; {what}")
 
 
 def safe(name: str) -> str:
-    """Make *name* one of a file that no shell or reader takes for something else.
+    """Convert *name* into a file name that is safe for shells and readers.
 
     >>> safe("../my report (1).pdf"), safe("a\\nb]")
     ('_my_report_1_.pdf', 'a_b_')
@@ -138,8 +140,8 @@ def safe(name: str) -> str:
     return kept.lstrip(".-") or "file"
 
 
-def _put(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:
-    """Write a file, then remove the oldest of *folder* for which there is no room; blocks."""
+def _write_file(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:
+    """Write a file, then remove the oldest of *folder* if it is over the budget; blocks."""
     if len(data) > budget:
         raise PathRefused(name, f"has {len(data):,} bytes, more than media.budget allows")
     try:

@@ -1,4 +1,4 @@
-"""The actor that asks models: keys, budgets, retries, fallbacks."""
+"""The actor that sends requests to models: keys, budgets, retries, fallbacks."""
 
 import logging
 import math
@@ -61,29 +61,29 @@ from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
-# What goes to models and comes back; at debug, as it may be private.
+# Requests and responses; at debug, since they may be private.
 payloads = logging.getLogger("elwood.models.payloads")
 
-# Calls that may be under way or wait for their place; more are turned away at once.
+# Maximum of calls that run or wait for a slot; more are refused immediately.
 MAX_CALLS = 2_000
-# Seconds without a connection, or of failures, after which whoever waits is told.
+# Seconds without a connection, or of failures, after which the waiting person is informed.
 TELL_AFTER = 3.0
-# Failures of one call after which they are told in any case.
+# Failures of one call after which the waiting person is informed in any case.
 TELL_AT = 3
-# Seconds of trouble with a provider after which it is shown (LLM-01).
+# Seconds of trouble with a provider after which it is reported (LLM-01).
 SHOW_AFTER = 30.0
-# Seconds after which a response shows as stuck: the longest ones take five minutes.
+# Seconds after which a response is reported as stuck: the longest ones take five minutes.
 LONGEST = 330.0
-# Seconds given to note what a call cost that was broken off.
+# Seconds to record the cost of a cancelled call.
 LAST_NOTE = 5.0
-# Seconds in which a warning about a limit should reach the owner, and those left to it at the stop.
+# Seconds in which a warning about a limit should reach the owner, and the same after a stop.
 TELLING, LAST_TELLING = 3_600.0, 2.0
-# Failures that say something about the provider rather than about one request: all calls wait
-# until one of them has got through again (LLM-44).
+# Failures of the provider rather than of one request: all calls wait until one of them succeeds
+# (LLM-44).
 _SHARED: frozenset[FailureKind] = frozenset(
     {"rate_limit", "overloaded", "offline", "bad_key", "forbidden", "spend_limit"}
 )
-# Vectors serve all conversations, and none of them pays: a day and a month do.
+# Vectors serve all conversations, so only the limits of a day and a month count them.
 NOBODY = Caller("")
 DAMAGED = (
     "The record of what models cost, usage.jsonl, is damaged: a disk, or somebody who edited it. I "
@@ -95,7 +95,7 @@ ALL_TAKEN = Fault("rate_limit", "all its places are taken")
 
 
 class UsageBook:
-    """Notes each call, and answers what has been and what may be spent.
+    """Records each call, and checks the limits.
 
     *now* is the Unix clock; a day begins at midnight in *zone* (IANA name).  *prices* are the
     owner's own.
@@ -115,19 +115,19 @@ class UsageBook:
         self._now = now
         self._prices = prices or {}
         self._owed: list[tuple[Charged, Budget | None]] = []
-        # The most that calls under way can cost, by their tickets: one each.
+        # The maximum cost of each running call, by ticket.
         self._held: dict[Ticket, Charged] = {}
         self._released = trio.lowlevel.ParkingLot()
-        # Why a job was refused on a day: it need not be begun again on that day.
+        # Why a job was refused on a day: it need not be started again on that day.
         self._refused: dict[tuple[str, str], str] = {}
         self._writing = Lock()
-        # Tells the owner that a limit is near; it must not wait.
+        # Warns the owner that a limit is near; must not wait.
         self.warn: Callable[[str], None] = log.warning
 
     async def open(self) -> str:
-        """Read the journal; return what the owner must be told of it, if anything.
+        """Read the journal; return a notice for the owner if it was damaged, or "".
 
-        What is lost of it would only have been counted: that must not stop all conversations.
+        Lost entries only affect the counting, so they must not stop all conversations.
         Raises JournalBroken, DiskFull.
         """
         aside = await self._journal.open_sound()
@@ -144,10 +144,10 @@ class UsageBook:
     async def reserve(
         self, ticket: "Ticket", caller: Caller, model: str, prompt: int, wanted: int
     ) -> int | str:
-        """Hold back what a call may cost; say how long its response may be, or what forbids it.
+        """Reserve the maximum cost of a call; return the tokens of its response, or a refusal.
 
-        Waits for calls under way whose reserves are in its way: most of them cost far less.  What
-        is held is given back by `release`.
+        Waits for the reserves of running calls: most of them cost far less.  `release` ends the
+        reserve.
         """
         call = PlannedCall(caller, model, price_of(model, self._prices), prompt, wanted)
         while True:
@@ -166,7 +166,7 @@ class UsageBook:
             await self._released.park()
 
     def release(self, ticket: "Ticket") -> None:
-        """Hold nothing back for a call any more: it has failed, or what it cost is owed."""
+        """End the reserve of a call: it has failed, or its cost is recorded."""
         if self._held.pop(ticket, None) is not None:
             self._released.unpark_all()
 
@@ -174,7 +174,7 @@ class UsageBook:
         return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
 
     def owe(self, caller: Caller, model: str, usage: Usage) -> Charged:
-        """Note, and return, what a call cost: in memory, until `settle` has written it."""
+        """Record and return the cost of a call, in memory until `settle` writes it."""
         entry = self._charge(caller, model, usage)
         self._owed.append((entry, caller.budget))
         return entry
@@ -184,22 +184,22 @@ class UsageBook:
         return charge(caller, model, price, usage, now=self._now(), zone=self._zone)
 
     async def settle(self) -> bool:
-        """Write what is owed; False if the disk is full, and then no call may be made.
+        """Write the recorded costs; False if the disk is full, and then no call may be made.
 
-        One line for all who wait here.  It is not synced: what a turn cost stands in its
-        conversation as well, so that a power cut loses some counting only.
+        One line for all who wait here.  It is not synced: the conversation also has the cost of a
+        turn, so a power cut only loses some of the counting.
         """
         async with self._writing:
             batch = tuple(self._owed)
             if not batch:
                 return True
-            told = warnings(self._limits, self._journal.state, batch, self._zone)
+            notices = warnings(self._limits, self._journal.state, batch, self._zone)
             entries = (entry for entry, _ in batch)
-            write = self._journal.append(*entries, last_words=True, synced=bool(told))
+            write = self._journal.append(*entries, last_words=True, synced=bool(notices))
             if not await write_or_report("usage journal", write):
                 return False
             del self._owed[: len(batch)]
-            for text in told:
+            for text in notices:
                 self.warn(text)
             return True
 
@@ -209,10 +209,10 @@ class Ticket:
 
 
 class CircuitBreaker:
-    """At most *in_flight* calls at once; while *fault* is set, a single one from *not_before* on.
+    """Allow *in_flight* calls; while *fault* is set, only one probe, from *not_before* on.
 
-    *failures* counts the failed probes in a row; ten calls that fail together count once.  Times
-    are those of Trio's clock.
+    *failures* counts consecutive failed probes; ten calls that fail together count once.  Times
+    are of Trio's clock.
     """
 
     def __init__(self, in_flight: int) -> None:
@@ -225,9 +225,9 @@ class CircuitBreaker:
         self._changed = trio.Event()
 
     async def enter(self) -> Ticket | None:
-        """Wait for a place, to be given back by `leave`; None when things have changed.
+        """Wait for a slot, which `leave` returns; None if the state has changed.
 
-        Who gets None looks at *fault* again before entering once more.
+        After None, check *fault* before entering again.
         """
         if self.fault is None:
             await self._slots.acquire()
@@ -252,7 +252,7 @@ class CircuitBreaker:
         self._end_probe(ticket)
 
     def succeeded(self) -> None:
-        """The provider has begun to answer: everybody may go on."""
+        """Close the circuit: the provider has begun to answer."""
         if self.fault is not None:
             self.fault = None
             self.failures = 0
@@ -260,7 +260,7 @@ class CircuitBreaker:
             self._wake()
 
     def failed(self, ticket: Ticket, fault: Fault) -> int:
-        """Note a failure of the provider; return how many there were in a row."""
+        """Record a failure of the provider; return the number of consecutive ones."""
         if self.fault is None or self._probe is ticket:
             self.fault = fault
             self.failed_at = trio.current_time()
@@ -268,7 +268,7 @@ class CircuitBreaker:
         return self.failures
 
     def hold(self, seconds: float) -> None:
-        """Let nobody in for so long."""
+        """Allow no calls for so many seconds."""
         self.not_before = max(self.not_before, trio.current_time() + seconds)
 
     def _end_probe(self, ticket: Ticket) -> None:
@@ -282,9 +282,9 @@ class CircuitBreaker:
 
 
 class ModelAttempt(msgspec.Struct, frozen=True):
-    """An *ask* to one *model* of its *role*: *since* when it is tried, and the *rest* of them.
+    """An attempt of *ask* with one *model* of its *role*, *since* a time; the *rest* are fallbacks.
 
-    No model is waited for longer than *most* seconds.  *failures* are those so far.
+    No model is retried for more than *most* seconds.  *failures* counts those so far.
     """
 
     ask: Complete
@@ -304,9 +304,9 @@ class ModelAttempt(msgspec.Struct, frozen=True):
         return split_name(self.model)[0]
 
     def may_have_mended(self, breaker: CircuitBreaker) -> bool:
-        """Tell whether it is tried for a person who wrote after a failure that people can mend.
+        """Return True for a person's request that came after a failure that people can fix.
 
-        Not while another model answers them.
+        False while another model can answer it.
         """
         fault = breaker.fault
         if fault is None or fault.kind not in PAUSES or self.give_up(fault).rest:
@@ -315,17 +315,17 @@ class ModelAttempt(msgspec.Struct, frozen=True):
         return is_persons and not self.ask.job and breaker.failed_at < self.since
 
     def end(self, fault: Fault) -> float:
-        """Say until when a model may be tried that fails with *fault*."""
+        """Return the time until which to retry after *fault*."""
         limit = min(self.most, patience(fault.kind, self.model, self.rest))
         return min(self.since + limit, self.ask.until)
 
     def give_up(self, fault: Fault) -> GivenUp:
-        """Try the model no more; others only while somebody waits."""
+        """Stop retrying the model; use others only before the deadline."""
         rest = self.rest if trio.current_time() < self.ask.until else ()
         return give_up(fault, self.model, rest)
 
     def show(self, said: Progress) -> None:
-        """Show whoever waits the text so far, or why there is none."""
+        """Send progress to the requester: the text so far, or why there is none."""
         if self.ask.progress is not None:
             self.ask.progress(said)
 
@@ -335,18 +335,18 @@ class ModelAttempt(msgspec.Struct, frozen=True):
         event(log, "llm_call", about, success=success, seconds=took, level=level)
 
     def wait(self, fault: Fault, until: float, failures: int = 0) -> None:
-        """Tell whoever waits what is wrong, if there is nothing to see for long."""
+        """Inform the requester of the fault, if the wait is long or failures are many."""
         if until - self.since > TELL_AFTER or failures >= TELL_AT:
             self.show(Delayed(f"{describe(self.model, fault)}; trying again"))
 
 
 class Models:
-    """The only holder of keys (in *providers*) and writer of the usage book.
+    """The only owner of the keys (in *providers*) and writer of the usage book.
 
-    *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
-    *tell* tells the owner of limits, however long that takes; *embedder* makes vectors, if there is
-    one.  A model that fails is tried for *patience* seconds at most.  *look* reads the files that
-    models look at (`look_at`).
+    At most *in_flight* calls run at each provider; *jitter* returns random numbers from 0 to 1.
+    *tell* sends warnings about limits to the owner, and may take long; *embedder* makes vectors,
+    if configured.  A failing model is retried for at most *patience* seconds.  *look* reads the
+    files that models see (`look_at`).
     """
 
     def __init__(
@@ -374,10 +374,10 @@ class Models:
         self._calls = 0
 
     async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
-        """Answer until stopped; calls under way may finish within the grace."""
+        """Serve requests until stopped; running calls may finish within the grace period."""
         damage = await self._book.open()
         async with trio.open_nursery() as tellings:
-            self._book.warn = lambda text: tellings.start_soon(self._tell, text)
+            self._book.warn = lambda text: tellings.start_soon(self._warn_owner, text)
             if damage:
                 self._book.warn(damage)
             async with trio.open_nursery() as calls:
@@ -396,8 +396,8 @@ class Models:
                             assert_never(message)
             tellings.cancel_scope.deadline = trio.current_time() + LAST_TELLING
 
-    async def _tell(self, warning: str) -> None:
-        """Tell the owner of a limit, or of damage; what is not told in time stands in the log."""
+    async def _warn_owner(self, warning: str) -> None:
+        """Warn the owner of a limit or of damage; the log has every warning."""
         event(log, "budget", {"why": warning}, success=True, level=logging.WARNING)
         with trio.move_on_after(TELLING):
             await self._tell_owner(warning)
@@ -410,7 +410,7 @@ class Models:
         try:
             with ask.reply.while_wanted(), bind(**dict(ask.cause)):
                 ask.reply.set(await self._answer(ask))
-            await self._book.settle()  # beside what the session does next, before any next call
+            await self._book.settle()  # while the session continues, before any next call
         finally:
             self._calls -= 1
 
@@ -434,7 +434,7 @@ class Models:
                 return ModelUnavailable("; ".join(troubles))
 
     async def _ask(self, attempt: ModelAttempt) -> Completed | GivenUp:
-        """Ask one model until it answers, or until another should be tried."""
+        """Call one model until it answers, or until a fallback should be tried."""
         breaker = self._breakers.get(attempt.provider)
         if breaker is None:
             why = f"there is no provider {attempt.provider!r} in the configuration"
@@ -458,18 +458,18 @@ class Models:
                     return BadHistory(str(error))
                 attempt.failures[fault.kind] += 1
                 times = attempt.failures[fault.kind]
-                again = self._failed(attempt, breaker, ticket, fault, times)
+                again = self._record_failure(attempt, breaker, ticket, fault, times)
             finally:
                 self._book.release(ticket)
                 breaker.leave(ticket)
             if again is None or attempt.failures.total() > self._settings.retries:
-                return attempt.give_up(self._dated(fault))
+                return attempt.give_up(self._add_time(fault))
             attempt.wait(fault, again, attempt.failures.total())
-            if fault.kind not in _SHARED:  # else the breaker holds us back, with the others
+            if fault.kind not in _SHARED:  # else the breaker delays all calls
                 await trio.sleep_until(again)
 
     async def _enter(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Ticket | GivenUp:
-        """Wait for a place, but not longer than there is hope."""
+        """Wait for a slot, at most until the end of the retries."""
         while True:
             fault = breaker.fault or ALL_TAKEN
             end = attempt.end(fault)
@@ -490,7 +490,7 @@ class Models:
             if waited.cancelled_caught:
                 return attempt.give_up(breaker.fault or ALL_TAKEN)
 
-    def _failed(
+    def _record_failure(
         self,
         attempt: ModelAttempt,
         breaker: CircuitBreaker,
@@ -498,11 +498,11 @@ class Models:
         fault: Fault,
         times: int,
     ) -> float | None:
-        """Note a failure, the *times*-th of its kind; say when the next try is, if there is one."""
+        """Record the *times*-th failure of its kind; return when to retry, or None."""
         is_shared = fault.kind in _SHARED
         if is_shared:
-            # A response that breaks off has begun, which is a success to the breaker.
-            times = max(times, breaker.failed(ticket, self._dated(fault)))
+            # A response that was cut has begun, which is a success for the breaker.
+            times = max(times, breaker.failed(ticket, self._add_time(fault)))
         now = trio.current_time()
         pause = retry_in(fault, times, self._jitter())
         again = None if pause is None or now + pause > attempt.end(fault) else now + pause
@@ -516,15 +516,15 @@ class Models:
             report_error(attempt.provider, why, times=times)
         return again
 
-    def _dated(self, fault: Fault) -> Fault:
-        """Note when it was tried, if that is not done again soon."""
+    def _add_time(self, fault: Fault) -> Fault:
+        """Add the time of the attempt, if it is not repeated soon."""
         if fault.kind not in PAUSES:
             return fault
         detail = f"{fault.detail} (tried at {self._book.clock_time()})".strip()
         return msgspec.structs.replace(fault, detail=detail)
 
     async def _reserve(self, attempt: ModelAttempt, ticket: Ticket) -> int | str:
-        """Hold back the most that *attempt* can cost; a text says why it may not be made."""
+        """Reserve the maximum cost of *attempt*; a text is the reason of a refusal."""
         ask, wanted = attempt.ask, attempt.ask.max_tokens or attempt.role.max_tokens
         prompt = rough(ask.prompt, ask.messages, "").input
         end = attempt.end(ALL_TAKEN)
@@ -536,13 +536,13 @@ class Models:
     async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker, most: int) -> Completion:
         ask = attempt.ask
         name, model = split_name(attempt.model)
-        told: str | None = None
+        streamed: str | None = None
 
         def show(shown: Shown) -> None:
-            nonlocal told
-            if told is None:
+            nonlocal streamed
+            if streamed is None:
                 breaker.succeeded()
-            told = shown if isinstance(shown, str) else shown.text
+            streamed = shown if isinstance(shown, str) else shown.text
             if shown:
                 attempt.show(shown)
 
@@ -574,15 +574,15 @@ class Models:
                 return completion
             raise ModelFailure(name, Fault("stalled", "it was not done when time was up"))
         except (ModelFailure, trio.Cancelled):
-            if told is not None:  # it had begun, and is billed all the same
-                guess = rough(ask.prompt, ask.messages, told)
+            if streamed is not None:  # it has begun, so it is billed
+                guess = rough(ask.prompt, ask.messages, streamed)
                 self._book.owe(attempt.caller, attempt.model, guess)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
                     await self._book.settle()
             raise
 
     async def _make_vectors(self, ask: Embed) -> None:
-        """Answer *ask*; also if nobody waits any more, as it is billed all the same."""
+        """Answer *ask*, even if it was abandoned: it is billed in any case."""
         ask.reply.set(await self._embed(ask.texts))
         await self._book.settle()
 

@@ -38,7 +38,7 @@ from elwood.foundation.text.characters import well_formed
 
 
 class Anthropic(HttpProvider):
-    """A provider; never sends sampling parameters."""
+    """The client of the API; never sends sampling parameters."""
 
     codec = "anthropic"
     visible = (*PICTURES, "application/pdf")
@@ -55,13 +55,13 @@ class Anthropic(HttpProvider):
         return {"anthropic-version": self._version, **key}
 
     def payload(self, request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-        """Return the body of a request; marks for the cache are no part of what is compared."""
+        """Return the body of a request; cache marks are not part of the comparison of requests."""
         payload: dict[str, Any] = {
             "model": request.model,
             "max_tokens": request.max_tokens,
             "stream": True,
             "cache_control": {"type": "ephemeral"},
-            "messages": _messages(request.messages, clean, partial(self._shown, request)),
+            "messages": _messages(request.messages, clean, partial(self._format_file, request)),
         }
         if self._has_thoughts:
             payload["thinking"] = {"type": "adaptive", "display": "summarized"}
@@ -84,7 +84,7 @@ class Anthropic(HttpProvider):
             ]
         return payload
 
-    def _shown(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
+    def _format_file(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
         data, instead = self.data_of(file, request)
         if instead:
             return {"type": "text", "text": instead}
@@ -100,7 +100,7 @@ def _messages(
     clean: Callable[[str], str],
     shown: Callable[[ReceivedFile], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Merge what follows each other on the user's side into one message, results first."""
+    """Merge consecutive messages of the user's side into one, results first."""
     sent: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     texts: list[dict[str, Any]] = []
@@ -149,7 +149,7 @@ def _content(message: Assistant, clean: Callable[[str], str]) -> Any:
 
 
 def tool_id(identifier: str) -> str:
-    """Return the id of a call as this API accepts it; a good one comes back unchanged.
+    """Return the id of a call in a form that this API accepts; a valid one is unchanged.
 
     >>> tool_id("toolu_01"), tool_id("functions.read:0")
     ('toolu_01', 'functions_2eread_3a0')
@@ -158,7 +158,7 @@ def tool_id(identifier: str) -> str:
     return plain[:128]
 
 
-# LLM-16 to LLM-21.  Only after `tools` may calls run.
+# LLM-16 to LLM-21.  Calls may run only after `tools`.
 STOPS: dict[str, Stop] = {
     "end_turn": "end",
     "stop_sequence": "end",
@@ -169,7 +169,7 @@ STOPS: dict[str, Stop] = {
     "pause_turn": "paused",
     "compaction": "paused",
 }
-# Deltas that are added to one field of their block, and where each has its piece.
+# Deltas that are appended to a field of their block: the field, and the key of the piece.
 _DELTAS = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -179,7 +179,7 @@ _DELTAS = {
 
 
 class _Open:
-    """A block as it started, and the pieces that came since, by field."""
+    """A block from its start event, and the pieces received since, by field."""
 
     def __init__(self, block: dict[str, Any]) -> None:
         self.block = block
@@ -192,7 +192,7 @@ class _Open:
 
 
 class MessageStream(ResponseStream):
-    """One response in the making: a stream without ``message_stop`` is no message."""
+    """One unfinished response: a stream without ``message_stop`` is not a message."""
 
     def __init__(self, provider: Anthropic, request: ModelRequest) -> None:
         super().__init__(provider, request)
@@ -274,8 +274,8 @@ class MessageStream(ResponseStream):
         if stop == "tools" and not all(opened.is_closed for opened in self._open.values()):
             raise self.provider.failure("nonsense", "stopped for tools in the middle of a block")
         usage = self._count() if self._is_counted else None
-        if usage is None:  # what stands in `message_start` counts nothing yet
-            usage = self.guessed(msgspec.json.encode(native).decode())
+        if usage is None:  # the usage in `message_start` is not final
+            usage = self.guess_usage(msgspec.json.encode(native).decode())
         return self.completed(blocks, native, stop, usage, detail)
 
     def _close(self, opened: _Open, native: list[Any], blocks: list[Block]) -> None:
@@ -285,7 +285,7 @@ class MessageStream(ResponseStream):
                 block[field] = well_formed(opened.whole(field))
         if kind == "text":
             if not block.get("text", "").strip():
-                return  # the API gives empty texts now and then, and takes none back (LLM-34)
+                return  # the API sometimes returns empty texts, but does not accept them (LLM-34)
             blocks.append(Text(block["text"]))
         elif kind == "tool_use":
             raw = "".join(opened.pieces.get("input", ()))

@@ -1,5 +1,6 @@
-"""What the doctor asks about models: is there a key, is it good, are they offered?  And what
-``elwood init`` asks: which is to think.
+"""Checks of `elwood doctor` for models: keys, prices, and whether the services offer them.
+
+Also the questions of ``elwood init`` about models.
 """
 
 import time
@@ -38,14 +39,14 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look at keys and limits, and ask all providers at once whether they offer what is in use."""
+    """Check keys and limits, and ask all providers concurrently whether they offer the models."""
     asked: dict[str, list[Finding]] = {}
     by_provider: dict[str, list[str]] = {}
     for model in models_in_use(context.config):
         by_provider.setdefault(split_name(model)[0], []).append(model)
 
     async def ask(name: str) -> None:
-        asked[name] = await _provider(context, name, by_provider[name])
+        asked[name] = await _check_provider(context, name, by_provider[name])
 
     async with trio.open_nursery() as nursery:
         for name in by_provider:
@@ -56,12 +57,12 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def check_models(config: Config) -> Iterator[Finding]:
-    """Find what is known against the models in use, at a start: no service is asked."""
+    """Check the models in use at a start, without any request."""
     return find_doubts(config, day_of(time.time(), "UTC"))
 
 
 def find_doubts(config: Config, today: str) -> Iterator[Finding]:
-    """Find what is known against the models in use on the ISO date *today*."""
+    """Find known problems of the models in use on the ISO date *today*."""
     for model in models_in_use(config):
         base = config.of(Providers).by_name[split_name(model)[0]].base_url
         if (doubt := find_doubt(model, base, today)) is not None:
@@ -69,7 +70,7 @@ def find_doubts(config: Config, today: str) -> Iterator[Finding]:
 
 
 def credentials(config: Config) -> Iterator[Finding]:
-    """Tell which keys are missing for what is in use."""
+    """Find missing keys of the providers in use."""
     for name in dict.fromkeys(split_name(model)[0] for model in models_in_use(config)):
         provider = config.of(Providers).by_name[name]
         is_local = urlsplit(provider.base_url).hostname in LOOPBACK
@@ -81,7 +82,7 @@ def credentials(config: Config) -> Iterator[Finding]:
 
 
 def prices(config: Config) -> Iterator[Finding]:
-    """Tell which limits in dollars cannot hold, since nobody knows what a model costs."""
+    """Find limits in dollars that cannot be kept, because the price of a model is unknown."""
     limits, models = config.of(Limits), models_in_use(config)
     for scope in ("session", "day", "month"):
         if is_written(limits, f"{scope}_usd"):
@@ -91,19 +92,19 @@ def prices(config: Config) -> Iterator[Finding]:
 
 
 def is_written(settings: object, name: str) -> bool:
-    """Tell whether the field *name* has another value than that which holds unwritten."""
+    """Return True if the field *name* differs from its default."""
     return bool(getattr(settings, name) != getattr(type(settings)(), name))
 
 
 def unpriced(config: Config, models: Iterable[str], limit: str) -> Iterator[Finding]:
-    """Tell what a *limit* in dollars does with those of *models* whose price is not known."""
+    """Report the effect of a *limit* in dollars on those of *models* whose price is unknown."""
     own = config.of(ModelSettings).prices
     if unknown := [model for model in models if price_of(model, own) is None]:
         what = f"{limit} {', '.join(unknown)}: the price is not known"
         yield Finding("warning", "limits", what, "write it into models.prices")
 
 
-async def _provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:
+async def _check_provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:
     settings = context.config.of(Providers).by_name[name]
     provider = make_provider(name, settings, client=context.client, new_id=str)
     if not isinstance(provider, HttpProvider):
@@ -114,7 +115,7 @@ async def _provider(context: CheckContext, name: str, models: Iterable[str]) -> 
         return [answer]
     is_refused = answer.status in (401, 403)
     if answer.status == 200 or (is_refused and settings.key is None):  # the key is missing
-        offers = _offers(name, models, answer.body) if answer.status == 200 else ()
+        offers = _check_listed(name, models, answer.body) if answer.status == 200 else ()
         return [Finding("ok", name, f"{base} answers"), *offers]
     if is_refused:
         what = f"{base} refuses the key ({answer.status})"
@@ -133,14 +134,14 @@ class _ListedModel(msgspec.Struct):
     id: str
     lifecycle: str | None = None
     retires_at: str | None = None
-    shutdown_date: str | None = None  # as OpenAI says it
+    shutdown_date: str | None = None  # OpenAI's field
 
 
 class _ModelList(msgspec.Struct):
     data: tuple[_ListedModel, ...]
 
 
-def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
+def _check_listed(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
     """Find among *models* those that the service *name* retires or does not list (LLM-39)."""
     try:
         known = {offer.id: offer for offer in msgspec.json.decode(body, type=_ModelList).data}
@@ -167,9 +168,9 @@ def _offers(name: str, models: Iterable[str], body: bytes) -> Iterator[Finding]:
                 yield Finding("warning", name, what, remedy)
 
 
-# --- what `elwood init` asks ----------------------------------------------------------------------
+# --- questions of `elwood init` -------------------------------------------------------------------
 
-# The usual model of each service, and one that is cheaper and good enough for summaries.
+# The usual model of each service, and a cheaper one that is good enough for summaries.
 USUAL = {
     "anthropic": RECOMMENDED["api.anthropic.com"],
     "openai": RECOMMENDED["api.openai.com"],
@@ -179,14 +180,14 @@ USUAL = {
 
 
 def set_up(config: Config) -> Answers:
-    """Ask which model thinks, and try it by one small request."""
+    """Ask for the model, and test it with one small request."""
     print("\nThe model that thinks: anthropic, openai, openrouter, ollama (on this machine),")
     print("offline (none: eight fixed commands), or the address of a service like OpenAI's.")
     services, answers = config.of(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
     name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+")
     if name == "offline":
-        return _chosen("offline/rules", "offline/rules")
+        return _build_role_answers("offline/rules", "offline/rules")
     provider = services.get(name)
     if provider is None:
         provider = ProviderSettings(api="openai", base_url=name)
@@ -206,18 +207,18 @@ def set_up(config: Config) -> Answers:
             print("  Asking it to say hello …", flush=True)
             why = trio.run(_say_hello, name, provider, model)
         again = why and ask(f"  {why}\n  Enter leaves it so, a asks you again:", wanted="a?")
-    return answers | _chosen(f"{name}/{model}", f"{name}/{cheap or model}")
+    return answers | _build_role_answers(f"{name}/{model}", f"{name}/{cheap or model}")
 
 
-def _chosen(default: str, cheap: str) -> Answers:
+def _build_role_answers(default: str, cheap: str) -> Answers:
     models = {"default": default, "cheap": cheap}
     return {("models", "roles", role, "model"): model for role, model in models.items()}
 
 
 async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
-    """Show what the model says, or return why it says nothing."""
+    """Print the model's reply, or return why there is none."""
     hello = (Human("Say hello in at most five words."),)
-    most = MAX_TOKENS  # as it will be asked
+    most = MAX_TOKENS  # the same as in real requests
     request = ModelRequest(model=model, prompt=Prompt(""), messages=hello, max_tokens=most)
     async with aclosing(Client()) as client:
         provider = make_provider(name, settings, client=client, new_id=str)

@@ -1,4 +1,4 @@
-"""What a model provider is, how it fails, and what the providers behind HTTP share."""
+"""Model providers: the protocol, its failures, and shared code for providers over HTTP."""
 
 import base64
 import hashlib
@@ -35,23 +35,22 @@ from elwood.foundation.text.characters import well_formed
 
 log = logging.getLogger("elwood.models")
 
-# Bytes of an error body that are read, and characters of it that are told.
+# Maximum bytes of an error body that are read, and characters of it that are shown.
 MAX_ERROR = 256 * 1024
 MAX_DETAIL = 400
-# Characters that a response may have for each token that it is allowed, thinking and calls
-# included, and at least: no text has more on average.  A service that ignores a limit of tokens is
-# held to this one.
+# Maximum characters of a response for each allowed token, including thoughts and calls, and the
+# least maximum: no text has more on average.  It stops a service that ignores the token limit.
 CHARACTERS, MOST_CHARACTERS = 8, 400_000
-# Bytes of its events likewise: each token may come in one of its own.
+# The same for bytes of its events: each token may come in an event of its own.
 EVENT_BYTES, MOST_EVENT_BYTES = 1_000, 8 << 20
-# Types of pictures that all services take.
+# Types of pictures that all services accept.
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# Seconds given to the end of the body after the last event, so that the connection can be kept.
+# Seconds for the end of the body after the last event, so that the connection can be reused.
 DRAIN = 1.0
 
 
 class ModelFailure(Exception):
-    """The provider did not give a whole response; *fault* says how, and whose doing it is."""
+    """The provider did not return a complete response; *fault* describes the failure."""
 
     def __init__(self, provider: str, fault: Fault) -> None:
         super().__init__(f"{provider}: {fault.detail}")
@@ -59,9 +58,9 @@ class ModelFailure(Exception):
 
 
 class EmbeddingFailed(Exception):
-    """There are no vectors; *why* is for people.  Searches go on without.
+    """There are no vectors; *why* is for people.  Searches continue without.
 
-    *refused* says that the service does not take these texts: others it may.
+    *refused*: the service rejects these texts; it may accept others.
     """
 
     def __init__(self, why: str, *, refused: bool = False) -> None:
@@ -71,10 +70,10 @@ class EmbeddingFailed(Exception):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One response wanted of *model* (the provider's own name for it).
+    """A request for one response of *model* (the provider's own name for it).
 
-    *files* are those that it may look at, in base64, by their hashes.  *thinking* is how much it
-    thinks; None leaves that to it.
+    *files* are those that it may see, in base64, by hash.  *thinking* is the effort; None: the
+    model's default.
     """
 
     model: str
@@ -86,10 +85,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_at(root: Root, messages: Iterable[Message]) -> dict[str, str]:
-    """Read what is to be looked at in *messages*, in base64, by its hash; blocks.
+    """Read the files in *messages* that a model may see, in base64, by hash; blocks.
 
-    What is gone, or is not what was received, is left out: a request is the same as before, or
-    says so.
+    Missing or changed files are left out, so that a repeated request is unchanged or says so.
     """
     found = {}
     for file in {file for message in messages for file in seen(message)}:
@@ -101,36 +99,36 @@ def look_at(root: Root, messages: Iterable[Message]) -> dict[str, str]:
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """What the model has thought so far in this response, of which there is no text yet."""
+    """The model's thoughts so far in this response, which has no text yet."""
 
     text: str
 
 
-# What of a response is shown before it is whole.
+# Progress of an incomplete response.
 Shown = str | Thought
 
 
 class Provider(Protocol):
-    """Speaks one API.  *codec* names the form of the native content it writes and can replay."""
+    """Client of one API.  *codec* names the form of the native content it writes and can replay."""
 
     codec: str
 
     async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
-        """Return one whole response, or raise ModelFailure.
+        """Return one complete response, or raise ModelFailure.
 
-        *show* is called with the whole text so far each time there is more, before it with the
-        thoughts, and first with no text, when the response has begun; it must not wait.
+        *show* is called with the whole text so far each time it grows, before it with the thoughts,
+        and first with an empty text, when the response begins; it must not wait.
         """
 
 
 class HttpProvider(ABC):
-    """A provider that streams its responses over HTTP; each API adds its forms.
+    """A provider that streams its responses over HTTP; subclasses define the format of an API.
 
     *name* is the provider's in the configuration.
     """
 
     codec: str
-    # What it can look at, if its models can see.
+    # Media types that it can see, if its models have vision.
     visible: Collection[str]
     # Paths below the base address.
     path: str
@@ -147,23 +145,23 @@ class HttpProvider(ABC):
 
     @property
     def key(self) -> str:
-        """The key in clear, for the header it belongs into; empty if the service needs none."""
+        """The key in clear text, only for its header; empty if the service needs none."""
         return self._key.reveal() if self._key is not None else ""
 
     @abstractmethod
     def headers(self) -> dict[str, str]:
-        """Return what goes along with every request."""
+        """Return the headers of every request."""
 
     @abstractmethod
     def payload(self, request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-        """Return the body of a request; every text in it is made by *clean*."""
+        """Return the body of a request; every text in it is passed through *clean*."""
 
     @abstractmethod
     def begin(self, request: ModelRequest) -> "ResponseStream":
-        """Return what takes the events of the response to *request*."""
+        """Return the parser of the response to *request*."""
 
     def data_of(self, file: ReceivedFile, request: ModelRequest) -> tuple[str, str]:
-        """Return what the model is shown of *file*, in base64, or what it is told instead."""
+        """Return the content of *file* in base64 for the model, or the text that replaces it."""
         data, why = request.files.get(file.sha256, ""), ""
         if not self._vision:
             why = f"your model cannot see (providers.{self.name}.vision)"
@@ -176,11 +174,11 @@ class HttpProvider(ABC):
     def encode(self, request: ModelRequest) -> bytes:
         """Return the body of a request, byte for byte.
 
-        A history sent before is sent again as it was, with more behind it.
+        A longer history begins with the same bytes as before.
         """
         try:
             return msgspec.json.encode(self.payload(request, str))
-        except UnicodeEncodeError:  # lone surrogates (LLM-33): rare, so not looked for first
+        except UnicodeEncodeError:  # lone surrogates (LLM-33): rare, so not searched first
             return msgspec.json.encode(self.payload(request, well_formed))
 
     async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
@@ -203,7 +201,7 @@ class HttpProvider(ABC):
                     stream.tell(show)
                     if stream.is_done:
                         break
-                # Whatever goes wrong here, the response was whole.
+                # Errors here do not matter: the response is complete.
                 with suppress(Interrupted), trio.move_on_after(DRAIN):
                     async for _ in answer:
                         pass
@@ -218,7 +216,7 @@ class HttpProvider(ABC):
     def failure(
         self, kind: FailureKind, detail: str, headers: Mapping[str, str] | None = None
     ) -> ModelFailure:
-        """Make the exception; *detail* is cut, and the key taken out of it."""
+        """Build the exception; *detail* is shortened, and the key removed from it."""
         if self.key:
             detail = detail.replace(self.key, "***")
         elif kind == "bad_key":
@@ -231,7 +229,7 @@ class HttpProvider(ABC):
     def judge(
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None
     ) -> ModelFailure:
-        """Say what an answer means that is no stream; *status* 0 is an error within the stream."""
+        """Classify an answer that is not a stream; *status* 0 is an error within the stream."""
         try:
             whole = decode(body) if body.lstrip().startswith(b"{") else {}
         except ValueError:
@@ -253,12 +251,12 @@ class HttpProvider(ABC):
         return self.failure(kind, message, headers)
 
     def unknown(self, what: str) -> None:
-        """Log that the service sent something we do not know (LLM-13)."""
+        """Log an unknown part of a response (LLM-13)."""
         log.debug("unknown part of a response", extra={"provider": self.name, "part": what})
 
 
 class GrowingText:
-    """A text in the making; adding to it does not copy it."""
+    """A text that grows; adding to it does not copy it."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -267,7 +265,7 @@ class GrowingText:
         return bool(self._pieces)
 
     def add(self, *texts: str) -> None:
-        """Add *texts* at the end.  Raises TypeError if one is none."""
+        """Append *texts*.  Raises TypeError if one is not a text."""
         if text := "".join(texts):
             self._pieces.append(text)
 
@@ -277,14 +275,14 @@ class GrowingText:
         return self._pieces[0] if self._pieces else ""
 
 
-# A response is shown when it has grown by one part of so many: all of it is gone through each time.
+# A response is shown when it has grown by 1/GROWTH: each time all of it is scanned.
 GROWTH = 256
 
 
 class ResponseStream(ABC):
-    """The response to *request* in the making.
+    """The unfinished response to *request*.
 
-    Nothing is taken from it before it is whole: a stream that was cut is no message.
+    Nothing is used before it is complete: a stream that was cut is not a message.
     """
 
     def __init__(self, provider: HttpProvider, request: ModelRequest) -> None:
@@ -296,37 +294,37 @@ class ResponseStream(ABC):
         self._max_tokens = request.max_tokens
         self._most = max(MOST_CHARACTERS, CHARACTERS * request.max_tokens)
         self._received = 0
-        self._told: int | None = None
-        self._told_at = 0  # of what was received
+        self._shown_length: int | None = None
+        self._shown_at = 0  # value of *_received*
         self._thought = 0
 
     @property
     @abstractmethod
     def text(self) -> str | None:
-        """What may be shown so far; None before the response has begun."""
+        """The text that may be shown so far; None before the response has begun."""
 
     @property
     @abstractmethod
     def thought(self) -> str:
-        """What was thought so far, as far as the service says."""
+        """The thoughts so far, if the service reports them."""
 
     @abstractmethod
     def read(self, event: bytes) -> None:
-        """Add one event; what it raises on nonsense of any kind is mapped by `take`."""
+        """Add one event; `take` converts what it raises for an invalid one."""
 
     @abstractmethod
     def completion(self) -> Completion:
-        """Return the whole response.
+        """Return the complete response.
 
-        Raises ModelFailure if it is not whole, or contradicts itself.
+        Raises ModelFailure if it is incomplete or contradicts itself.
         """
 
-    def guessed(self, said: str) -> Usage:
-        """Guess what it cost, as the provider did not say (LLM-41)."""
+    def guess_usage(self, said: str) -> Usage:
+        """Estimate the usage, because the provider did not report it (LLM-41)."""
         return rough(self._request.prompt, self._request.messages, said)
 
     def take(self, event: bytes) -> None:
-        """Add one event.  Raises ModelFailure if it is none of the API's, or one too many."""
+        """Add one event.  Raises ModelFailure if it is invalid, or there are too many."""
         if self.is_done:
             return
         self._received += len(event)
@@ -335,7 +333,7 @@ class ResponseStream(ABC):
         try:
             self.read(event)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            # A 200 whose events are not those of the API: a proxy's doing, like a 502 (LLM-40).
+            # A 200 with invalid events is caused by a proxy, like a 502 (LLM-40).
             raise self.provider.failure(
                 "server", "an event of the stream is not readable"
             ) from error
@@ -343,19 +341,19 @@ class ResponseStream(ABC):
     def tell(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.
 
-        What is thought is shown as long as there is no text.  Halves of characters are repaired
-        by who draws a part of it: here all the text would be searched for them at each word.
+        Thoughts are shown as long as there is no text.  The display repairs split characters: here
+        the whole text would be searched for them at each word.
 
-        Raises ModelFailure if it is longer than any may be.
+        Raises ModelFailure if it is too long.
         """
-        if self._received - self._told_at < self._told_at // GROWTH:
+        if self._received - self._shown_at < self._shown_at // GROWTH:
             return
-        self._told_at = self._received
+        self._shown_at = self._received
         text = self.text
-        if text is not None and self._told != len(text) and self.error is None:
+        if text is not None and self._shown_length != len(text) and self.error is None:
             if len(text) > self._most:
                 raise self._too_long()
-            self._told = len(text)
+            self._shown_length = len(text)
             show(text)
         if not text and len(thought := self.thought) > self._thought:
             self._thought = len(thought)
@@ -364,7 +362,7 @@ class ResponseStream(ABC):
     def completed(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
     ) -> Completion:
-        """Put together what was received.  Raises ModelFailure on contradictions."""
+        """Build the completion from the received parts.  Raises ModelFailure on contradictions."""
         calls = [block for block in blocks if isinstance(block, ToolCall)]
         if stop == "tools" and not calls:
             raise self.provider.failure("nonsense", "stopped for tools, but named none")  # LLM-24
@@ -397,7 +395,7 @@ _STATUS: dict[int, FailureKind] = {
     498: "overloaded",
     529: "overloaded",
 }
-# What services call an error, its code or its type, where that says more than the status.
+# Codes or types of an error that say more than the status.
 _CODES: dict[str, FailureKind] = {
     "insufficient_quota": "spend_limit",
     "billing_hard_limit_reached": "spend_limit",
@@ -412,7 +410,7 @@ _CODES: dict[str, FailureKind] = {
     "rate_limit_error": "rate_limit",
     "image_dimensions_too_large": "history",
 }
-# Words of a 400, in the order in which they are looked for.
+# Patterns for the message of a 400, in the order of the search.
 _WORDS: tuple[tuple[str, FailureKind], ...] = (
     (r"prompt is too long|exceed context limit|maximum context", "too_long"),
     (r"context (length|size|window)", "too_long"),
@@ -427,10 +425,10 @@ _WORDS: tuple[tuple[str, FailureKind], ...] = (
 def classify(
     status: int, error: Mapping[str, Any], message: str, headers: Mapping[str, str]
 ) -> FailureKind:
-    """Judge an error by its code and status (*status* 0 or 200: within a stream).
+    """Classify an error by its code and status (*status* 0 or 200: within a stream).
 
-    The message decides only where nothing else tells the cases apart: a history that is not
-    accepted, and a limit that comes as 400.
+    The message is used only if nothing else distinguishes the cases: a history that is not
+    accepted, and a limit that is reported as 400.
     """
     code, details, metadata = map(error.get, ("code", "details", "metadata"))
     given = [
@@ -452,12 +450,12 @@ def classify(
 
 
 def kind_of(status: int) -> FailureKind:
-    """Return what an HTTP status means by itself."""
+    """Return the kind of failure of an HTTP status."""
     return _STATUS.get(status, "server" if status >= 500 else "rejected")
 
 
 def decode(data: bytes) -> Any:
-    """Decode JSON; lone surrogates come out as they are, to be repaired in the whole text.
+    """Decode JSON; lone surrogates are kept, to be repaired in the whole text.
 
     Raises ValueError.
     """
@@ -465,17 +463,16 @@ def decode(data: bytes) -> Any:
         try:
             return msgspec.json.decode(data)
         except msgspec.DecodeError:
-            return json.loads(data)  # the standard library lets "\ud83d" pass
+            return json.loads(data)  # the standard library accepts "\ud83d"
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
 
 def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
-    """Return a call's arguments as the gate sees them, and as a history may hold them.
+    """Return a call's arguments for the gate, and in a form that is valid in a history.
 
-    Text that is no JSON object would make every later request fail: it goes back wrapped, the way
-    Anthropic asks for.
-
+    Text that is not a JSON object would make every later request fail: it is wrapped as
+    Anthropic recommends.
     >>> arguments_of("")[0]
     '{}'
     >>> bytes(arguments_of('{"a": ')[1])
@@ -492,10 +489,10 @@ def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
 
 
 def tool_name(name: str) -> str:
-    """Return *name* as every API accepts it (LLM-35); a good one comes back unchanged."""
+    """Return *name* in a form that every API accepts (LLM-35); a valid one is unchanged."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
-    """Return the server's own word on retrying, if it gave one (LLM-07)."""
+    """Return the server's explicit answer about retrying, if any (LLM-07)."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())

@@ -1,6 +1,6 @@
-"""Vectors of texts: the services that make them, and how they are compared.
+"""Vectors of texts: services that make them, and their comparison.
 
-The services speak as OpenAI does; Ollama does, too.
+The services have the API of OpenAI, as Ollama also does.
 """
 
 import math
@@ -17,22 +17,22 @@ from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
 from elwood.foundation.runtime import ActorUnavailable, Address
 
-# Seconds for an answer; a model that must first be loaded takes longer, and is asked again.
+# Seconds for an answer; loading a model takes longer, and the request is repeated then.
 DEADLINE = 30.0
-# Seconds for an answer of the actor: those of the service, and as many for the book.
+# Seconds for an answer of the actor: the same for the service, and for the usage book.
 PATIENCE = 2 * DEADLINE
-# Bytes of an answer: 32 vectors of 4096 numbers, written out.
+# Maximum bytes of an answer: 32 vectors of 4096 numbers, as text.
 MAX_ANSWER = 8 * 1024 * 1024
-# What services answer to a text that is too long: also 500 (llama.cpp).
+# Status codes for a text that is too long; 500 is llama.cpp's.
 _REFUSED = frozenset({400, 413, 422, 500})
-# Characters of a text: about what the models take; the rest is left out.
+# Maximum characters of a text: about the limit of the models; the rest is dropped.
 MAX_TEXT = 8_000
-# The largest vector that is taken: no model in use has more numbers.
+# Maximum numbers of a vector: no model in use has more.
 MAX_DIMENSIONS = 8_192
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors; *model* names what made them, for ever."""
+    """Converts texts into vectors; *model* is stored with them."""
 
     model: str
 
@@ -55,7 +55,7 @@ class _Data(msgspec.Struct):
 
 
 class HttpEmbedder:
-    """A service that has ``POST /embeddings``; *model* is ``provider/name``."""
+    """A service with ``POST /embeddings``; *model* is ``provider/name``."""
 
     def __init__(self, model: str, settings: ProviderSettings, client: Client) -> None:
         self.model = model
@@ -65,7 +65,7 @@ class HttpEmbedder:
         self._client = client
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        # An empty text is refused, and would take the others with it.
+        # An empty text is refused, and the others with it.
         cut = [text[:MAX_TEXT].encode("utf-8", "replace").decode() or " " for text in texts]
         asked = {"model": self._name, "input": cut, "encoding_format": "float"}
         answer = await self._ask(msgspec.json.encode(asked))
@@ -108,7 +108,7 @@ _HINTS = {
 
 
 class ThroughModels:
-    """Has the *models* actor ask for vectors; *model* names what makes them."""
+    """Requests vectors from the *models* actor; *model* is their model."""
 
     def __init__(self, model: str, models: Address[ModelsMail]) -> None:
         self.model = model
@@ -126,7 +126,7 @@ class ThroughModels:
 
 
 def unit(vector: Vector) -> tuple[float, ...]:
-    """Bring *vector* to length 1, so that products are cosines; nothing stays nothing.
+    """Scale *vector* to length 1, so that products are cosines; a zero vector is unchanged.
 
     >>> unit([3.0, 4.0]), unit([0.0])
     ((0.6, 0.8), (0.0,))
@@ -137,7 +137,7 @@ def unit(vector: Vector) -> tuple[float, ...]:
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """Compare two vectors of length 1: 1.0 is the same direction.
+    """Return the cosine of two vectors of length 1: 1.0 is the same direction.
 
     >>> cosine([0.6, 0.8], [0.8, 0.6])
     0.96
@@ -146,7 +146,7 @@ def cosine(one: Vector, other: Vector) -> float:
 
 
 def signs(vector: Vector) -> int:
-    """Keep the sign of each number only, as one bit: a rough copy that is compared quickly.
+    """Return the sign of each number as one bit: a rough copy that is compared quickly.
 
     >>> bin(signs([0.5, -0.5, 0.1]))
     '0b101'

@@ -1,4 +1,4 @@
-"""What models cost: the entries of the usage journal, their sums, and prices."""
+"""Costs of models: the entries of the usage journal, their sums, and prices."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,13 +11,13 @@ from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.settings import PriceSettings
 
-# What the ledger keeps: enough for limits and for people's questions, however long it runs.
+# Maximum sizes of the ledger: enough for the limits and for people's questions.
 MAX_SESSIONS = 10_000
 MAX_MODELS = 100
-# Jobs that are told apart in a day.  The one whose last call is the oldest goes, and its budget is
-# as good as new: more than anybody has.
+# Maximum of jobs in a day.  A new one replaces the one whose last call is the oldest, whose budget
+# then starts again: more jobs than anyone has.
 MAX_JOBS = 500
-# Days and months that are kept: a clock that is set back finds its day again.
+# Days and months that are kept, so that a clock that is set back finds its day again.
 MAX_PERIODS = 5
 
 Unit = Literal["tokens", "usd"]
@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """For whom a model is asked: a conversation and, if it is one, a *job* with its *budget*."""
+    """The requester: a conversation and, if it is one, a *job* with its *budget*."""
 
     session: str
     job: str = ""
@@ -35,8 +35,8 @@ class Caller(msgspec.Struct, frozen=True):
 class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
     """A model was used.  *day* is the date in the owner's zone, *usd* None if unknown.
 
-    *estimated* counts are ours, because the provider gave none or the response broke off.
-    *job* is the scheduled job that it was done for, if it was.
+    *estimated*: the counts are ours, because the provider gave none or the response was cut.
+    *job* is the scheduled job of the call, if any.
     """
 
     session: str
@@ -52,7 +52,7 @@ class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What is summed up: a conversation, a day, a month, or a *job* in a day.
+    """The scope of a sum: a conversation, a day, a month, or a *job* in a day.
 
     *of* is the conversation's id, the date or the month (``2026-11``).
     """
@@ -63,10 +63,10 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """A sum of calls; *unpriced* are the tokens among *tokens* whose price is not known.
+    """A sum of calls; *unpriced* is the part of *tokens* whose price is unknown.
 
-    A token read from a cache counts as a tenth: it costs no more, and else a long conversation
-    would be over after a few dozen calls that all begin alike.
+    A token read from a cache counts as a tenth: it costs no more, and otherwise a long
+    conversation would reach its limit after a few dozen calls with the same prefix.
     """
 
     tokens: int = 0
@@ -88,7 +88,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Ledger(msgspec.Struct):
-    """The fold of the usage journal, within bounds: the oldest days go, and idle sessions."""
+    """The fold of the usage journal, with bounds: the oldest days and idle sessions are removed."""
 
     sessions: dict[str, Tally] = {}
     periods: dict[str, Tally] = {}  # by date, and by month
@@ -97,7 +97,7 @@ class Ledger(msgspec.Struct):
     month: str = ""
 
     def apply(self, seq: int, at: float, entry: Charged) -> None:
-        """Take one entry into account; called by the journal, in order."""
+        """Apply one entry; called by the journal, in order."""
         month = entry.day[:7]
         if month > self.month:
             self.month = month
@@ -113,7 +113,7 @@ class Ledger(msgspec.Struct):
             _add(self.sessions, entry.session, entry, MAX_SESSIONS)
 
     def tally(self, account: Account) -> Tally:
-        """Look up what *account* adds up to."""
+        """Return the sum of *account*."""
         match account.scope:
             case "session":
                 found = self.sessions.get(account.of)
@@ -125,7 +125,7 @@ class Ledger(msgspec.Struct):
 
 
 def _add(tallies: dict[str, Tally], key: str, entry: Charged, most: int) -> None:
-    """Count *entry*; of more than *most* the one goes that was used the longest ago."""
+    """Count *entry*; if there are more than *most*, remove the least recently used one."""
     _keep(tallies, key, tallies.pop(key, Tally()).plus(entry), most)
 
 
@@ -139,10 +139,10 @@ def _keep(values: dict[str, V], key: str, value: V, most: int) -> None:
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What has been used: by a conversation, on the day *today*, and in its month.
+    """Usage of a conversation, of the day *today*, and of its month.
 
-    *jobs* of the day, *models* of the month, and all *others*, the other conversations from their
-    beginning on, stand with the dearest first.
+    *jobs* of the day, *models* of the month, and all *others* (conversations, since their start)
+    are sorted by cost, the highest first.
     """
 
     today: str
@@ -163,13 +163,13 @@ def spent(ledger: Ledger, session: str, now: float, zone: str = "UTC") -> Spent:
         session=ledger.tally(Account("session", session)),
         day=ledger.tally(Account("day", today)),
         month=ledger.tally(Account("month", month)),
-        jobs=_ranked(ledger.jobs.get(today, {})),
-        others=_ranked(others),
-        models=_ranked(ledger.models if ledger.month == month else {}),
+        jobs=_rank(ledger.jobs.get(today, {})),
+        others=_rank(others),
+        models=_rank(ledger.models if ledger.month == month else {}),
     )
 
 
-def _ranked(tallies: Mapping[str, Tally]) -> tuple[tuple[str, Tally], ...]:
+def _rank(tallies: Mapping[str, Tally]) -> tuple[tuple[str, Tally], ...]:
     return tuple(sorted(tallies.items(), key=lambda one: (-one[1].usd, -one[1].tokens, one[0])))
 
 
@@ -215,7 +215,7 @@ FREE = PRICES["offline/rules"]
 
 
 def price_of(model: str, own: Mapping[str, PriceSettings]) -> Price | None:
-    """Look up what *model* costs, first among the owner's *own* prices.
+    """Return the price of *model*, first from the owner's *own* prices.
 
     >>> price_of("ollama/qwen", {"ollama/*": PriceSettings(input=0, output=0)}) == FREE
     True
@@ -228,7 +228,7 @@ def price_of(model: str, own: Mapping[str, PriceSettings]) -> Price | None:
 
 
 def cost(price: Price, usage: Usage) -> float:
-    """Return what a call costs, in US dollars."""
+    """Return the cost of a call in US dollars."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     rate = next((r for r in price if r.upto is None or prompt <= r.upto), price[-1])
     short = usage.cache_write - usage.cache_write_1h
@@ -243,7 +243,7 @@ def cost(price: Price, usage: Usage) -> float:
 
 
 def dollars(usd: float) -> str:
-    """Write an amount; a small one with as many digits as it has.
+    """Format an amount; a small one with two significant digits.
 
     >>> dollars(1234.5), dollars(0.015), dollars(0.00001), dollars(0)
     ('$1,234.50', '$0.015', '<$0.0001', '$0.00')
@@ -265,7 +265,7 @@ def day_of(now: float, zone: str) -> str:
 def charge(
     caller: Caller, model: str, price: Price | None, usage: Usage, *, now: float, zone: str
 ) -> Charged:
-    """Make the entry for one call of *model*; without a *price* if none is known."""
+    """Build the entry for one call of *model*; *price* is None if unknown."""
     return Charged(
         session=caller.session,
         model=model,

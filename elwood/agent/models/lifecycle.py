@@ -1,16 +1,16 @@
-"""Models of the vendors' own services that end, or that need an API which Elwood does not speak.
+"""Models of the vendors' services that shut down, or need an API that Elwood does not support.
 
-As the vendors' pages had them on 2026-11-27.
+From the vendors' pages on 2026-11-27.
 """
 
 import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-# What the names of dated snapshots end in.
+# Suffix of the names of dated snapshots.
 _DATE = r"(-\d{4}-?\d{2}-?\d{2})?"
-# The names of models, by the host of their service, and the date from which requests fail; "" is
-# long ago.
+# Patterns of model names, by the host of their service, and the date from which requests fail; ""
+# is long ago.
 _ENDS: dict[str, tuple[tuple[str, str], ...]] = {
     "api.openai.com": (
         (r"gpt-5(-mini|-nano|-pro)?|o3", "2026-12-11"),
@@ -25,11 +25,11 @@ _ENDS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "generativelanguage.googleapis.com": ((r"gemini-2\.0-.*", "2026-06-01"),),
 }
-# Models of api.openai.com that take no tools over Chat Completions, as they think by default.  Of
-# gpt-5.5 that is reported of some accounts.
+# Models of api.openai.com that take no tools over Chat Completions, because they think by default.
+# For gpt-5.5 some accounts report it.
 _NEEDS_RESPONSES = re.compile(r"gpt-5\.[6-9].*|gpt-([6-9]|\d\d).*")
 _MAY_NEED_RESPONSES = re.compile(r"gpt-5\.5.*")
-# What works today, of the services that Elwood recommends.
+# Models that work today, of the services that Elwood recommends.
 RECOMMENDED = {
     "api.anthropic.com": ("claude-sonnet-5-5", "claude-haiku-5-5"),
     "api.openai.com": ("gpt-5.4", "gpt-5.4-mini"),
@@ -37,7 +37,7 @@ RECOMMENDED = {
 
 
 class ModelDoubt(NamedTuple):
-    """Why a model does not work, or will not; *is_over* if it does not today."""
+    """The reason why a model does not work, or will not; *is_over*: it does not work today."""
 
     what: str
     remedy: str
@@ -45,7 +45,7 @@ class ModelDoubt(NamedTuple):
 
 
 def find_doubt(model: str, base_url: str, today: str) -> ModelDoubt | None:
-    """Return what is known against the model ``provider/name`` on the ISO date *today*.
+    """Return the known problem of the model ``provider/name`` on the ISO date *today*, if any.
 
     *base_url* is that of its provider.
 

@@ -1,4 +1,4 @@
-"""What may be spent: whether a call fits the limits, and what the owner is told of them."""
+"""Limits of spending: whether a call fits, and warnings for the owner."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
@@ -23,12 +23,12 @@ from elwood.agent.models.ledger import (
 from elwood.agent.models.settings import Limits
 from elwood.foundation.text.lines import one_line
 
-# Tokens of a response that are worth a call, where a limit leaves less than was wanted.
+# Minimum tokens of a response that are worth a call, if a limit leaves fewer than requested.
 LEAST = 1_000
 
 
 def accounts(session: str, day: str, job: str) -> tuple[Account, ...]:
-    """List what a call counts into: a conversation, or the job in whose run it is made, if any."""
+    """Return the accounts of a call: its job or conversation, if any, the day and the month."""
     periods = Account("day", day), Account("month", day[:7])
     if not (job or session):
         return periods
@@ -45,14 +45,14 @@ class PlannedCall(msgspec.Struct, frozen=True):
     wanted: int = 0
 
     def at_most(self, output: int) -> Usage:
-        """Say the most it can use: no token of a prompt is dearer than one cached for an hour."""
+        """Return the maximum usage: no token of a prompt costs more than one cached for an hour."""
         return Usage(0, output, cache_write=self.prompt, cache_write_1h=self.prompt)
 
 
 def limit_reached(
     limits: Limits, ledger: Ledger, caller: Caller, now: float, zone: str = "UTC"
 ) -> str | None:
-    """Say which limit forbids any call (LLM-42); *zone* says when a day begins."""
+    """Return which limit forbids any call (LLM-42), or None; a day begins at midnight in *zone*."""
     found = affordable(limits, ledger, (), PlannedCall(caller), now, zone)
     return found if isinstance(found, str) else None
 
@@ -65,16 +65,16 @@ def affordable(
     now: float,
     zone: str = "UTC",
 ) -> int | str:
-    """Say how many tokens the response of *call* may have, or which limit forbids the call.
+    """Return the tokens that the response of *call* may have, or which limit forbids the call.
 
-    With so many no limit is passed, though all *held* costs come about, those of calls under way.
-    The limits of a conversation do not hold for a job in it.
+    No limit is exceeded then, even if all *held* costs of running calls occur.  The limits of a
+    conversation do not apply to a job in it.
     """
     caller, most = call.caller, call.wanted
     budget = caller.budget or Budget()
     for account in accounts(caller.session, day_of(now, zone), caller.job):
         if not (bounds := list(_bounds(limits, caller.budget, account))):
-            continue  # in a crowd much is held
+            continue  # with many calls *held* is long
         tally = ledger.tally(account)
         for entry in held:
             if account in accounts(entry.session, entry.day, entry.job):
@@ -90,7 +90,7 @@ def affordable(
             elif call.price is not None:
                 fits = _output_for(left, call.price, call)
             elif account.scope == "job" and (budget.usd is None or budget.tokens is not None):
-                continue  # its limit in tokens holds as well
+                continue  # its limit in tokens also applies
             else:
                 remedy = f"write it into models.prices in config.toml, or take away the {limit}"
                 return f"I do not know the price of {call.model}, so I cannot keep to the limit \
@@ -102,7 +102,7 @@ of {limit}: {remedy}."
 
 
 def _output_for(usd: float, price: Price, call: PlannedCall) -> float:
-    """Say how many tokens of output *usd* pays for, behind the prompt; less than 0: not even it."""
+    """Return the tokens of output that *usd* pays for after the prompt; -1: not even the prompt."""
     bare, whole = (cost(price, call.at_most(output)) for output in (0, call.wanted))
     if whole <= usd:
         return call.wanted
@@ -112,11 +112,10 @@ def _output_for(usd: float, price: Price, call: PlannedCall) -> float:
 def warnings(
     limits: Limits, ledger: Ledger, calls: Sequence[tuple[Charged, Budget | None]], zone: str
 ) -> tuple[str, ...]:
-    """Say what the owner is told when *calls* come to *ledger*, which has not seen them yet.
+    """Return warnings for the owner about *calls* that *ledger* does not include yet.
 
-    Each goes along with what its job may spend.  The owner is told once of a limit in its period,
-    as the sum passes the share of it that was set.
-
+    Each call comes with the budget of its job.  A limit causes one warning in its period, when
+    the sum exceeds the configured share of it.
     >>> call = Charged("s", "a/m", "2026-12-24", input=90)
     >>> print(*warnings(Limits(month_tokens=100), Ledger(), [(call, None)], "UTC"))
     90 % of the limit of 100 tokens a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
@@ -128,7 +127,7 @@ before that, raise limits.month_tokens in config.toml. /budget shows where it we
         for account in accounts(entry.session, entry.day, entry.job):
             added[account] = added.get(account, ledger.tally(account)).plus(entry)
             budgets[account] = budget
-    told = []
+    texts = []
     for account, tally in added.items():
         for unit, most in _bounds(limits, budgets[account], account):
             share, used = limits.warn * most, tally.amount(unit)
@@ -136,8 +135,8 @@ before that, raise limits.month_tokens in config.toml. /budget shows where it we
                 limit = _limit(account, unit, most, f"the conversation {one_line(account.of)}")
                 so_far = f"{100 * used / most:.0f} % of the limit of {limit} is used"
                 way_out = _way_out(account, unit, budgets[account], zone)
-                told.append(f"{so_far}. {way_out} /budget shows where it went.")
-    return tuple(told)
+                texts.append(f"{so_far}. {way_out} /budget shows where it went.")
+    return tuple(texts)
 
 
 def _bounds(

@@ -11,19 +11,19 @@ from elwood.agent.models.ledger import Spent
 from elwood.foundation.log import bound
 from elwood.foundation.runtime import ActorUnavailable, Request
 
-# Seconds before a deadline (at most a tenth of the time) at which the models actor ends a call by
-# itself: it knows what the call failed of.
+# Seconds before a deadline (at most a tenth of the time) at which the models actor itself ends a
+# call, since it knows why the call failed.
 TO_SAY_WHY = 10.0
 
 
 class BudgetSpent(msgspec.Struct, frozen=True):
-    """A hard limit is reached; nothing was sent.  *why* names it and says when it resets."""
+    """A hard limit is reached; nothing was sent.  *why* names it and when it resets."""
 
     why: str
 
 
 class ModelUnavailable(msgspec.Struct, frozen=True):
-    """No model could answer; *why* says what to do, if a person can do anything."""
+    """No model could answer; *why* includes the remedy, if there is one."""
 
     why: str
 
@@ -40,7 +40,7 @@ Completed = Completion | BudgetSpent | ModelUnavailable | ContextTooLong | BadHi
 
 
 class Delayed(msgspec.Struct, frozen=True):
-    """There is no response yet, and *why*; it is tried again."""
+    """There is no response yet because of *why*; the call is retried."""
 
     why: str
 
@@ -49,34 +49,32 @@ Progress = Shown | Delayed
 
 
 class Complete(Request[Completed], frozen=True, kw_only=True):
-    """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
-
-    *progress* gets the text so far, as a whole, each time there is more, and before that why there
-    is none yet, or the thoughts; it must not wait.  *max_tokens* overrides the limit of the role.
-     With *others_first* its first model is asked only if it has no other.
-    *until* (Trio's clock) is when an answer comes too late: better a reason
-    before it than silence.  *job* is the scheduled job that it is asked for, if any, and *budget*
-    what that may spend; what is asked within its turn, such as a summary, carries both.  *cause* is
-    what log lines name.
-    """
+    """Request one response of the model for *role*.  Abandoning it drops the HTTP request."""
 
     session: str
     role: str
     prompt: Prompt
     messages: tuple[Message, ...]
+    # Receives the whole text so far each time it grows, before it the thoughts, or why there is
+    # none; must not wait.
     progress: Callable[[Progress], None] | None = None
+    # Overrides the limit of the role.
     max_tokens: int | None = None
+    # Ask the role's first model only if there is no other.
     others_first: bool = False
+    # Time (Trio's clock) after which an answer is too late: return a reason before it.
     until: float = math.inf
+    # The scheduled job, if any, and its budget; also of requests within its turn (a summary).
     job: str = ""
     budget: Budget | None = None
+    # Fields for log lines.
     cause: tuple[tuple[str, str], ...] = msgspec.field(default_factory=bound)
 
 
 async def ask_model(
     ask: Callable[[Complete], Awaitable[Completed]], request: Complete, deadline: float
 ) -> Completed:
-    """Return the response to *request*, or why there is none until *deadline* (Trio's clock)."""
+    """Return the response to *request*, or why there is none by *deadline* (Trio's clock)."""
     limit = deadline - trio.current_time()
     until = deadline - min(TO_SAY_WHY, limit / 10)
     try:
@@ -91,26 +89,26 @@ Vector = Sequence[float]
 
 
 class Embeddings(msgspec.Struct, frozen=True):
-    """One vector per text; *tokens* is what the service counted, None if it did not say."""
+    """One vector per text; *tokens* is the service's count, None if it reports none."""
 
     vectors: Sequence[Vector]
     tokens: int | None = None
 
 
 class Embed(Request[Embeddings | EmbeddingFailed], frozen=True, kw_only=True):
-    """Make a vector of each of *texts*.  From the memory; what is abandoned is paid for as well."""
+    """Make a vector of each of *texts*.  From the memory; an abandoned request is also billed."""
 
     texts: tuple[str, ...]
 
 
 class Spending(Request[Spent], frozen=True, kw_only=True):
-    """What *session*, the day and the month have cost so far."""
+    """Return the cost of *session*, the day and the month so far."""
 
     session: str
 
 
 class MayAsk(Request[str], frozen=True, kw_only=True):
-    """Why *job* may not ask a model now, as a limit is reached; empty if it may."""
+    """Return which limit forbids *job* to use a model now; empty if none does."""
 
     session: str
     job: str

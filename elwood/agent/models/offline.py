@@ -1,8 +1,8 @@
-"""The offline model: eight commands, for trying Elwood without key, account or network.
+"""The offline model: eight commands, to try Elwood without key, account or network.
 
-It is openly no language model.  One line is one command; it calls the real tools and says no more
-than their results do.  What others wrote stands in code blocks or in quotes, so that it formats
-nothing and is not taken for the model's own words.  Equal requests give equal answers.
+It does not pretend to be a language model.  One line is one command; it calls the real tools and
+reports only their results.  Text of others is in code blocks or in quotes, so that it formats
+nothing and is not mistaken for the model's own words.  Equal requests give equal answers.
 """
 
 import hashlib
@@ -35,28 +35,28 @@ from elwood.foundation.text.words import slug
 
 OPENLY = "I am Elwood's offline model: eight commands, not a language model."
 
-# Characters of a command that are named in an answer, and of the name of a note.
+# Maximum characters of a command in an answer, and of the name of a note.
 MAX_NAMED, MAX_KEY = 100, 50
-# Characters of a result that are shown: about a screen, and one message of any channel.
+# Maximum characters of a result that are shown: about a screen, and one message of any channel.
 MAX_SHOWN = 3_000
 
-# How the harness heads a message of a person, and marks its parts.
+# The header of a person's message, and marks of its parts.
 _HEAD = re.compile(
     r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to.*|A run of the task .*)\]"
 )
 _MARK = re.compile(
     r"^(?:\[(?:edited|sent [^\]]{1,20} ago|[^\[\]]{1,70} \((?:admin|member|guest)\))\]:? ?)+"
 )
-# Data that stands before the words of a person, as `wrap_untrusted` writes it.
+# Data before the words of a person, as `wrap_untrusted` formats it.
 _WRAPPED = re.compile(r"\A<([\w-]+) .*?\n</\1>\n", re.S)
-# How the result of a call begins that waits.
+# Prefix of the result of a call that waits.
 _WAITS = "waiting for approval"
 
 
 class OfflineCommand(msgspec.Struct, frozen=True):
-    """A line that was understood: *tool* is to be called with *arguments*, which are JSON.
+    """A parsed line: call *tool* with *arguments*, which are JSON.
 
-    *about* is what it is about, as Markdown.
+    *about* is its subject, as Markdown.
     """
 
     tool: str
@@ -64,8 +64,8 @@ class OfflineCommand(msgspec.Struct, frozen=True):
     about: str
 
 
-# By tool: an example, the pattern of the line, and what is said of a failure and of a success.
-# The first pattern that fits the whole line counts.
+# By tool: an example, the pattern of the line, and the texts for a failure and for a success.
+# The first pattern that matches the whole line is used.
 _RULES = {
     "list_files": (
         "list the files",
@@ -101,11 +101,11 @@ _RULES = {
     ),
 }
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
-_BRIEF = {"write_file", "save_memory", "schedule"}  # tools whose results are a line
+_BRIEF = {"write_file", "save_memory", "schedule"}  # tools whose results are one line
 
 
 def understand(line: str) -> OfflineCommand | Literal["help"] | None:
-    """Find what *line* asks for; None if it is no command.
+    """Parse a command; return None if *line* is not one.
 
     >>> understand("read SOUL.md").arguments
     '{"path":"SOUL.md"}'
@@ -135,7 +135,7 @@ def understand(line: str) -> OfflineCommand | Literal["help"] | None:
 
 
 class OfflineModel:
-    """The provider with the codec ``offline``.  Costs nothing and never fails."""
+    """The provider with the codec ``offline``.  It is free and never fails."""
 
     codec = "offline"
 
@@ -149,7 +149,7 @@ class OfflineModel:
         wanted, text = _respond(request.prompt, request.messages)
         blocks: tuple[Block, ...]
         if wanted:
-            # Ids must differ within the whole history; hashing it is the way to know no counter.
+            # Ids must be unique within the whole history; a hash of it needs no counter.
             seal = hashlib.blake2b(sent, digest_size=8).hexdigest()
             blocks = tuple(
                 ToolCall(f"offline-{seal}-{number}", command.tool, command.arguments)
@@ -167,8 +167,8 @@ class OfflineModel:
 
 
 def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineCommand], str]:
-    """Decide: tools to call, or if no result is missing, what to say."""
-    begin = _open_from(messages)
+    """Return the tools to call or, if no result is missing, the text of the answer."""
+    begin = _find_unanswered(messages)
     now = messages[begin:]
     tools = {tool.name for tool in prompt.tools}
     results = _results(now)
@@ -189,7 +189,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
                 parts.append(tell(command, found.pop(0)))
             else:
                 wanted.append(command)
-    if not parts and not wanted:  # the result of a call that had waited, mostly
+    if not parts and not wanted:  # usually the result of a call that had waited
         notices = (_excerpt(message.text) for message in now if isinstance(message, Notice))
         parts.append("\n\n".join(["Nobody asked me anything. I was told:", *notices]))
     is_first = not any(isinstance(message, Assistant) for message in messages[:begin])
@@ -199,7 +199,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
 
 
 def tell(command: OfflineCommand, result: Result) -> str:
-    """Say what came of a call, and in whose words."""
+    """Format the result of a call, and whose words it contains."""
     _, _, failure, success = _RULES[command.tool]
     head, _, rest = result.text.partition("\n")
     if not result.failed:
@@ -208,7 +208,7 @@ def tell(command: OfflineCommand, result: Result) -> str:
     aim = failure.format(command.about)
     if head.startswith(_WAITS):
         return f"I need your approval to {aim}. It waits for you, and is not done yet."
-    # What failed may have had an effect: it is told in the tool's own words only.
+    # A failed call may have had an effect: report it only in the tool's own words.
     more = f"\n\n{_excerpt(rest)}" if rest.strip() else ""
     return f"I tried to {aim}, and was told: {in_quotes(head)}{more}"
 
@@ -221,14 +221,14 @@ def _excerpt(text: str) -> str:
     return f"{fenced(whole[:MAX_SHOWN])}\n\n{more}"
 
 
-def _open_from(messages: Sequence[Message]) -> int:
-    """Find where what is not yet answered begins: behind the last message that was an answer."""
+def _find_unanswered(messages: Sequence[Message]) -> int:
+    """Return the index after the last message that was an answer."""
     answers = (n for n, m in enumerate(messages, 1) if isinstance(m, Assistant) and not m.calls)
     return max(answers, default=0)
 
 
 def _lines(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield the lines of people's own words: without what is said about them, or quoted."""
+    """Yield the lines of people's own words, without headers, marks and quotations."""
     for message in messages:
         if not isinstance(message, Human):
             continue
@@ -238,7 +238,7 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _results(messages: Sequence[Message]) -> dict[tuple[str, str], list[Result]]:
-    """Collect what came of the calls made so far by tool and arguments, oldest first."""
+    """Collect the results of the calls so far by tool and arguments, oldest first."""
     calls: dict[str, tuple[str, str]] = {}
     found: dict[tuple[str, str], list[Result]] = {}
     for message in messages:

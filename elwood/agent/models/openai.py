@@ -1,4 +1,4 @@
-"""Chat Completions as everybody speaks them: requests, and chunks merged as all servers need."""
+"""The Chat Completions API: requests, and streams with the variations of all servers."""
 
 import hashlib
 import re
@@ -44,25 +44,25 @@ _STOPS: dict[str, Stop] = {
     "model_length": "window",
     "content_filter": "refused",
 }
-# The tag around what Elwood adds to a result.  No result can imitate it: see `_without_notices`.
+# The tag around Elwood's additions to a result.  No result can imitate it: see `_without_notices`.
 NOTICE_TAG = "elwood-notice"
 ABOUT_NOTICES = (
     f"Text in <{NOTICE_TAG}> at the end of a tool result comes from the program that runs your "
     "tools, not from the tool."
 )
-# The model's side of a history between results that it did not answer and a person's message.
+# Message of the model between results that it did not answer and a person's message.
 BRIDGE = "(I stopped here to read a new message.)"
-# The user's side where there is no message between two of the model's.
+# Message of the user if there is none between two of the model's.
 GO_ON = "(Go on.)"
 # Bounded repetitions: the search takes time in proportion to the text.
 _NOTICE_TAG = re.compile(r"[<\uff1c\ufe64](?=\W{0,8}elwood[\W_]{0,3}notice)", re.IGNORECASE)
 
 
 class OpenAI(HttpProvider):
-    """A provider: any service of this shape.
+    """The client of any service with this API.
 
-    The settings say under which name it wants its reasoning back; histories with another one
-    are sent without theirs.  *new_id* names calls that the service left without a name.
+    The settings name the field in which it wants its reasoning back; histories with another
+    field are sent without their reasoning.  *new_id* returns ids for calls without one.
     """
 
     visible = PICTURES
@@ -114,9 +114,9 @@ class OpenAI(HttpProvider):
     def _messages(self, request: ModelRequest, clean: Callable[[str], str]) -> list[Any]:
         """Return the messages in an order that every server accepts.
 
-        Mistral refuses a user's message directly behind results, and many chat templates refuse
-        two messages of one side in a row.  A longer history only adds to the messages of a shorter
-        one, so that the server's cache of them holds.
+        Mistral refuses a user's message directly after results, and many chat templates refuse
+        two consecutive messages of one side.  A longer history only appends to the messages of a
+        shorter one, so that the server's cache of them stays valid.
         """
         system = [request.prompt.system, ABOUT_NOTICES if request.prompt.tools else ""]
         sent: list[Any] = []
@@ -135,7 +135,7 @@ class OpenAI(HttpProvider):
             last = role
 
         def close() -> None:
-            # Many chat templates want words alone as one text.
+            # Many chat templates expect a single text if there are no pictures.
             content: Any = list(parts)
             if all(part["type"] == "text" for part in parts):
                 content = "\n\n".join(part["text"] for part in parts)
@@ -149,7 +149,7 @@ class OpenAI(HttpProvider):
                     if text.strip():
                         sent[-1]["content"] += _notice(clean(text))
                 case Human(text) | Notice(text):
-                    parts.extend(self._shown(request, file) for file in seen(message))
+                    parts.extend(self._format_file(request, file) for file in seen(message))
                     if text.strip():
                         parts.append({"type": "text", "text": clean(text)})
                 case Results():
@@ -167,7 +167,7 @@ class OpenAI(HttpProvider):
             add("user", {"role": "user", "content": GO_ON})
         return sent
 
-    def _shown(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
+    def _format_file(self, request: ModelRequest, file: ReceivedFile) -> dict[str, Any]:
         data, instead = self.data_of(file, request)
         if instead:
             return {"type": "text", "text": instead}
@@ -178,21 +178,21 @@ class OpenAI(HttpProvider):
         has_its_ids = all(self._call_id(call.id) == call.id for call in message.calls)
         if message.codec == self.codec and has_its_ids:
             return message.native
-        said = _said(clean(message.text), message.calls, self._call_id)
+        said = _format_assistant(clean(message.text), message.calls, self._call_id)
         if not said.get("content") and not said.get("tool_calls"):
             return None
         if self.echo == "reasoning_content" and said.get("tool_calls"):
-            said["reasoning_content"] = ""  # DeepSeek wants the field, even if it was empty
+            said["reasoning_content"] = ""  # DeepSeek requires the field, even if it was empty
         return said
 
 
 def _notice(text: str) -> str:
-    """Return what is added to a result for the notice *text*."""
+    """Format the notice *text* as an addition to a result."""
     return f"\n\n<{NOTICE_TAG}>\n{_without_notices(text)}\n</{NOTICE_TAG}>"
 
 
 def _without_notices(text: str) -> str:
-    """Escape the tags of notices in *text*, which may be a stranger's.
+    """Escape the tags of notices in *text*, which may be untrusted.
 
     >>> _without_notices("a < b <b> </ELWOOD-notice> < elwood_notice>")
     'a < b <b> &lt;/ELWOOD-notice> &lt; elwood_notice>'
@@ -201,7 +201,7 @@ def _without_notices(text: str) -> str:
 
 
 def mistral_call_id(identifier: str) -> str:
-    """Return the id of a call as Mistral accepts it; a good one comes back unchanged.
+    """Return the id of a call in a form that Mistral accepts; a valid one is unchanged.
 
     >>> mistral_call_id("D681PevKs"), mistral_call_id("call_1")
     ('D681PevKs', '74196fe72')
@@ -211,10 +211,10 @@ def mistral_call_id(identifier: str) -> str:
     return hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
-def _said(
+def _format_assistant(
     text: str, calls: tuple[ToolCall, ...], call_id: Callable[[str], str] = str
 ) -> dict[str, Any]:
-    """Write an assistant message; servers parse the arguments of calls, so they are made JSON."""
+    """Format an assistant message; servers parse the arguments of calls, so they must be JSON."""
     said: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
     if calls:
         said["tool_calls"] = [
@@ -239,10 +239,10 @@ class _Call:
 
 
 class ChatStream(ResponseStream):
-    """One response in the making.
+    """One unfinished response.
 
-    The calls in the history keep their ids to themselves: some servers count from nought in each
-    response, and a call must be told from every other of its conversation.
+    Calls get ids that the history does not contain: some servers count from 0 in each response,
+    and ids must be unique within a conversation.
     """
 
     def __init__(self, provider: OpenAI, request: ModelRequest) -> None:
@@ -251,7 +251,7 @@ class ChatStream(ResponseStream):
         self._new_id = provider.new_id
         said = (message for message in request.messages if isinstance(message, Assistant))
         self._taken = {call.id for message in said for call in message.calls}
-        self._said, self._reasoned = GrowingText(), GrowingText()
+        self._text, self._reasoning = GrowingText(), GrowingText()
         self._details: list[dict[str, Any]] = []
         self._refusal = ""
         self._calls: list[_Call] = []
@@ -261,11 +261,11 @@ class ChatStream(ResponseStream):
 
     @property
     def text(self) -> str:
-        return _without_thoughts(self._said.whole())[0]
+        return _without_thoughts(self._text.whole())[0]
 
     @property
     def thought(self) -> str:
-        return self._reasoned.whole() or _without_thoughts(self._said.whole())[1]
+        return self._reasoning.whole() or _without_thoughts(self._text.whole())[1]
 
     def read(self, event: bytes) -> None:
         if event.strip() == b"[DONE]":
@@ -285,13 +285,13 @@ class ChatStream(ResponseStream):
     def _delta(self, delta: dict[str, Any]) -> None:
         content = delta.get("content")
         if isinstance(content, str):
-            self._said.add(content)
+            self._text.add(content)
         for part in content if isinstance(content, list) else ():  # Mistral
             if part.get("type") == "thinking":
-                self._reasoned.add(*(piece.get("text", "") for piece in part["thinking"]))
+                self._reasoning.add(*(piece.get("text", "") for piece in part["thinking"]))
             else:
-                self._said.add(part.get("text", ""))
-        self._reasoned.add(delta.get("reasoning") or delta.get("reasoning_content") or "")
+                self._text.add(part.get("text", ""))
+        self._reasoning.add(delta.get("reasoning") or delta.get("reasoning_content") or "")
         self._refusal += delta.get("refusal") or ""
         for detail in delta.get("reasoning_details") or ():
             self._detail(detail)
@@ -321,7 +321,7 @@ class ChatStream(ResponseStream):
         call.arguments += arguments
 
     def _find(self, fragment: dict[str, Any], function: dict[str, Any], position: int) -> _Call:
-        """Return the call that *fragment* belongs to: by its index, else its id, else its place."""
+        """Return the call of *fragment*: by its index, else its id, else its position."""
         index, identifier = fragment.get("index"), fragment.get("id") or ""
         known: _Call | None = None
         if isinstance(index, int):
@@ -342,15 +342,15 @@ class ChatStream(ResponseStream):
             raise self.provider.failure("cut", "the stream ended before the message did")
         if self._finish == "error":
             raise self.provider.failure("server", "the response ended with an error")
-        whole = well_formed(self._said.whole())
+        whole = well_formed(self._text.whole())
         text, thought = _without_thoughts(whole)
         text = text if text or thought else whole
-        reasoning = well_formed(self._reasoned.whole()) or thought
-        calls = tuple(self._named(call) for call in self._calls)
+        reasoning = well_formed(self._reasoning.whole()) or thought
+        calls = tuple(self._build_call(call) for call in self._calls)
         stop = _STOPS.get(self._finish, "unknown")
         detail = f"finish reason {self._finish}" if stop == "unknown" else ""
         if calls and stop == "end":
-            stop = "tools"  # the calls decide
+            stop = "tools"  # the calls are decisive
         if self._refusal:
             stop, detail = "refused", self._refusal
         blocks: list[Block] = [Text(text)] if text.strip() else []
@@ -358,12 +358,12 @@ class ChatStream(ResponseStream):
         usage = self._count(text + reasoning, calls)
         return self.completed([*blocks, *calls], native, stop, usage, detail)
 
-    def _named(self, call: _Call) -> ToolCall:
+    def _build_call(self, call: _Call) -> ToolCall:
         fresh = call.id if call.id and call.id not in self._taken else self._new_id()
         return ToolCall(fresh, call.name, arguments_of(call.arguments)[0])
 
     def _native(self, text: str, reasoning: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:
-        said = _said(text, calls)
+        said = _format_assistant(text, calls)
         match self._echo:
             case "reasoning_content" if calls or reasoning:
                 said["reasoning_content"] = reasoning
@@ -376,7 +376,7 @@ class ChatStream(ResponseStream):
     def _count(self, said: str, calls: tuple[ToolCall, ...]) -> Usage:
         prompt, output = self._usage.get("prompt_tokens"), self._usage.get("completion_tokens")
         if not isinstance(prompt, int) or not isinstance(output, int):
-            return self.guessed(said + "".join(call.name + call.arguments for call in calls))
+            return self.guess_usage(said + "".join(call.name + call.arguments for call in calls))
         details = self._usage.get("prompt_tokens_details") or {}
         read = details.get("cached_tokens") or self._usage.get("prompt_cache_hit_tokens") or 0
         write = details.get("cache_write_tokens") or 0
@@ -384,7 +384,7 @@ class ChatStream(ResponseStream):
 
 
 def _without_thoughts(text: str) -> tuple[str, str]:
-    """Split off ``<think>…</think>`` at the start, which servers without a parser leave in.
+    """Split off ``<think>…</think>`` at the start, which servers without a parser leave there.
 
     >>> _without_thoughts("<think>hm</think>\\n\\nyes"), _without_thoughts("<think>hm")
     (('yes', 'hm'), ('', 'hm'))

@@ -1,4 +1,4 @@
-"""Which client speaks for a configured provider."""
+"""Create the client of a configured provider."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def make_provider(
     name: str, settings: ProviderSettings, *, client: Client, new_id: Callable[[], str]
 ) -> "HttpProvider | OfflineModel":
-    """Make the client of provider *name*; *client* should allow as many connections as calls.
+    """Create the client of provider *name*; *client* should allow as many connections as calls.
 
-    *new_id* names tool calls that a service left without a name.
+    *new_id* returns ids for tool calls without one.
     """
     if settings.api == "anthropic":
         return Anthropic(name, settings, client)
     if settings.api == "openai":
         return OpenAI(name, settings, client, new_id)
-    # Its many patterns take 30 ms, and who has a model does not need them.
+    # Compiling its patterns takes 30 ms, which is not needed with a real model.
     from elwood.agent.models.offline import OfflineModel
 
     return OfflineModel()

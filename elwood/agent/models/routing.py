@@ -1,22 +1,22 @@
-"""Which model answers, and what to do when a provider fails."""
+"""Choice of a model, and retries after failures of a provider."""
 
 from typing import Literal
 
 import msgspec
 
-# How a provider failed.
+# Kinds of failures of a provider.
 FailureKind = Literal[
     "rate_limit",  # 429 that will pass
-    "spend_limit",  # 429 or 400/402 that lasts until a person or a month acts
+    "spend_limit",  # 429 or 400/402 that lasts until a person acts or a month ends
     "overloaded",  # 529
     "server",  # 500, 502, 503, 504, HTML instead of JSON
     "conflict",  # 408, 409
     "offline",  # connect, TLS or DNS failed: nothing was sent
-    "cut",  # the connection or the stream ended before the response was whole
-    "stalled",  # nothing came for too long
-    "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25), or has no end
+    "cut",  # the connection or the stream ended before the response was complete
+    "stalled",  # no data for too long
+    "nonsense",  # a complete response that contradicts itself (LLM-24, LLM-25), or has no end
     "bad_key",  # 401
-    "no_key",  # 401, or known before it is asked
+    "no_key",  # 401, or known before the request
     "forbidden",  # 403
     "no_model",  # 404
     "too_long",  # prompt too long, 413
@@ -28,8 +28,7 @@ FailureKind = Literal[
 def split_name(name: str) -> tuple[str, str]:
     """Split ``provider/model``; the model's own name may contain slashes.
 
-    Raises ValueError when there is no provider in it: the configuration's fault.
-
+    Raises ValueError if there is no provider in it, which is an error of the configuration.
     >>> split_name("openrouter/z-ai/glm-5")
     ('openrouter', 'z-ai/glm-5')
     """
@@ -40,10 +39,10 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A failure of a provider; *retry_after* is what it asked for, in seconds.
+    """A failure of a provider; *retry_after* is its requested delay, in seconds.
 
-    *should_retry* is its explicit word on retrying (``x-should-retry``).  *detail* is safe to show:
-    no key, no URL with one.
+    *should_retry* is its explicit answer about retrying (``x-should-retry``).  *detail* is safe to
+    show: it contains no key, and no URL with one.
     """
 
     kind: FailureKind
@@ -53,23 +52,23 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class GivenUp(msgspec.Struct, frozen=True):
-    """A model is not tried any more, and *why*; *rest* are those that may be asked instead."""
+    """A model is not retried because of *why*; *rest* are the fallbacks."""
 
     why: str
     rest: tuple[str, ...] = ()
 
 
-# Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
-# by itself (LLM-01, LLM-08).  Whoever asks may have less patience, and says so.
+# Seconds after which the retries for one answer end: for a server's fault (LLM-05), and for faults
+# that pass (LLM-01, LLM-08).  The requester may set a shorter time.
 SERVER_PATIENCE = 300.0
 QUEUE_PATIENCE = 900.0
-# Seconds after which another model is better than waiting, if one is configured (LLM-04).
+# Seconds after which a fallback is better than waiting, if one is configured (LLM-04).
 FALLBACK_AFTER = 120.0
-# Retries of what may be this request's own doing.
+# Retries of failures that may be caused by this request.
 RETRIES = {"conflict": 2, "nonsense": 1, "rejected": 2, "cut": 5, "stalled": 2}
 
-# What is busy or away is back without a word, so that one of those who wait looks every few
-# seconds; who is told to slow down does.
+# A busy or unreachable service recovers without a signal, so one of the waiting calls tries every
+# few seconds; one with a rate limit sends a signal.
 _BACKOFF, _SLOWER = (0.5, 1.0, 2.0, 4.0, 8.0), (30.0, 60.0, 120.0)
 _TRANSIENT = {
     "rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled", "nonsense",
@@ -94,13 +93,13 @@ _WORDS: dict[FailureKind, str] = {
     "history": "does not accept the conversation",
     "rejected": "rejects the request",
 }
-# Seconds in which a provider that only a person can mend is not asked again, but when a person
-# writes and nobody else could answer: they may have mended it (LLM-02, 37, 38).
+# Seconds without requests to a provider that only a person can fix, unless a person writes and no
+# other model could answer: they may have fixed it (LLM-02, 37, 38).
 PAUSES: dict[FailureKind, float] = {"bad_key": 300.0, "forbidden": 300.0, "spend_limit": 900.0}
 
 
 def describe(model: str, fault: Fault) -> str:
-    """Say in a sentence what is wrong, for the owner.
+    """Describe a fault in a sentence, for the owner.
 
     >>> describe("anthropic/claude-sonnet-5-5", Fault("overloaded", "Overloaded"))
     'anthropic (claude-sonnet-5-5) is overloaded: Overloaded'
@@ -111,17 +110,17 @@ def describe(model: str, fault: Fault) -> str:
 
 
 def retry_in(fault: Fault, times: int, jitter: float) -> float | None:
-    """Return the seconds until the try after the *times*-th failure (from 1) of a model in a row.
+    """Return the delay in seconds after the *times*-th (from 1) consecutive failure of a model.
 
-    None: it would be of no use.  *jitter* is a random number from 0 to 1.
+    None: a retry is useless.  *jitter* is a random number from 0 to 1.
     """
     wanted = fault.should_retry is True and fault.kind == "rejected"
     if fault.should_retry is False or not (fault.kind in _TRANSIENT or wanted):
-        return None  # the header wins (LLM-07)
+        return None  # the header has precedence (LLM-07)
     if times > RETRIES.get(fault.kind, times):
         return None
     if fault.retry_after is not None:
-        # A little later than asked, never earlier: all who wait were told the same.
+        # A little later than requested, never earlier: all waiting calls got the same delay.
         return fault.retry_after + jitter * min(5.0, 0.1 + 0.25 * fault.retry_after)
     steps = (*_BACKOFF, *_SLOWER) if fault.kind == "rate_limit" else _BACKOFF
     delay = steps[min(times, len(steps)) - 1]
@@ -130,22 +129,22 @@ def retry_in(fault: Fault, times: int, jitter: float) -> float | None:
 
 
 def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
-    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left."""
-    if _useful(kind, model, rest):
+    """Return for how many seconds to retry *model* after such a failure, with fallbacks *rest*."""
+    if _usable_fallbacks(kind, model, rest):
         return FALLBACK_AFTER
     return QUEUE_PATIENCE if kind in {"rate_limit", "offline"} else SERVER_PATIENCE
 
 
 def give_up(fault: Fault, model: str, rest: tuple[str, ...]) -> GivenUp:
-    """Say what follows when *model* is not tried any more, *rest* being left.
+    """Return the fallbacks when *model* is not retried.
 
     >>> give_up(Fault("bad_key"), "a/m", ("a/n", "b/n")).rest
     ('b/n',)
     """
-    return GivenUp(describe(model, fault), _useful(fault.kind, model, rest))
+    return GivenUp(describe(model, fault), _usable_fallbacks(fault.kind, model, rest))
 
 
-def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:
+def _usable_fallbacks(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:
     if kind not in _WHOLE_PROVIDER:
         return rest
     provider, _ = split_name(model)

@@ -1,4 +1,4 @@
-"""What can be set about models: which think, who runs them, and what may be spent."""
+"""Settings of models: roles, providers, prices and limits."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,15 +29,15 @@ from elwood.foundation.settings import (
 
 # A provider's name becomes part of a credential's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-# Where reasoning goes when an OpenAI-shaped history is sent back.
+# The field for reasoning when an OpenAI history is sent back.
 EchoReasoning = Literal["none", "reasoning", "reasoning_content", "reasoning_details"]
-# How much a model thinks, as services call it; which of them a model knows is in its manual.
+# Effort of a model's thinking, in the words of the services; its manual lists the valid ones.
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-# What models are asked for.
+# Uses of models.
 ROLES = ("default", "cheap", "summarizer", "observer", "heartbeat")
-# The models of the roles that need no other.
+# The default models of the roles that have no other.
 _USUAL = {"default": "anthropic/claude-sonnet-5-5", "cheap": "anthropic/claude-haiku-5-5"}
-# Tokens of a response at most, unless written.
+# Default of the maximum tokens of a response.
 MAX_TOKENS = 16_000
 
 
@@ -49,13 +49,13 @@ def is_model(name: str, remedy: str = "write provider/name, as in openai/gpt-5.4
 
 
 def is_role(name: str) -> None:
-    """Check for what a task may think with: a role or a model."""
+    """Check for the model of a task: a role or a model."""
     if name not in ROLES:
         is_model(name, "write cheap, default or provider/name")
 
 
-def _can_be_asked(loaded: Loaded) -> Iterator[Complaint]:
-    """Find roles that do not exist and, in all sections, models of providers that do not."""
+def _check_models(loaded: Loaded) -> Iterator[Complaint]:
+    """Find unknown roles and, in all sections, models of unknown providers."""
     roles = ("models", "roles")
     for name in {where[2] for where, _, _ in loaded.values if where[:2] == roles} - {*ROLES}:
         yield (*roles, name), "there is no such role", f"there are {', '.join(ROLES)}"
@@ -72,7 +72,7 @@ def _can_be_asked(loaded: Loaded) -> Iterator[Complaint]:
 
 @attrs.frozen(kw_only=True)
 class PriceSettings:
-    """What a model costs; what a provider's cache holds costs as much as *input* unless written."""
+    """Price of a model; tokens from a provider's cache cost as much as *input* by default."""
 
     input: float = required(help="US dollars for a million tokens sent", check=at_least(0))
     output: float = required(help="US dollars for a million tokens answered", check=at_least(0))
@@ -83,7 +83,7 @@ class PriceSettings:
 
 @attrs.frozen(kw_only=True)
 class RoleSettings:
-    """The keys of a role; None: not written."""
+    """The keys of a role; None: not set."""
 
     model: str | None = setting(
         None,
@@ -113,7 +113,7 @@ class RoleSettings:
 
 @attrs.frozen
 class ModelRole:
-    """A role as it is asked: *models* in order, and what each request says."""
+    """A resolved role: *models* in order, and the parameters of each request."""
 
     models: tuple[str, ...]
     max_tokens: int
@@ -126,7 +126,7 @@ class ModelRole:
 
 @attrs.frozen(kw_only=True)
 class ModelSettings:
-    """Models are named ``provider/model``; *roles* says which is asked for what."""
+    """Models are named ``provider/model``; *roles* maps each use to its models."""
 
     SECTION: ClassVar = Section(
         "models",
@@ -134,7 +134,7 @@ class ModelSettings:
         "jobs, such as the weekly reflection. `summarizer` shortens long conversations, `observer` "
         "learns from them, and `heartbeat` goes through HEARTBEAT.md: where one of these three has "
         "no `model`, the keys of `cheap` hold for those that it lacks.",
-        verify=_can_be_asked,
+        verify=_check_models,
     )
 
     roles: Mapping[str, RoleSettings] = setting(
@@ -159,11 +159,10 @@ class ModelSettings:
     )
 
     def role(self, name: str) -> ModelRole:
-        """Return the role *name*; a model's name means that model in the place of the default.
+        """Return the role *name*; for a model's name, the default role with that model first.
 
-        A summary by a dear model is better than none; what the observer learns is not, nor what
-        is done in a role that is to be cheap.
-
+        A summary by an expensive model is better than none; this is not true of the observer, nor
+        of roles that should be cheap.
         >>> default, cheap = RoleSettings(model="local/qwen"), RoleSettings(model="a/s")
         >>> settings = ModelSettings(roles={"default": default, "cheap": cheap})
         >>> settings.role("summarizer").models, settings.role("heartbeat").models
@@ -175,7 +174,7 @@ class ModelSettings:
             usual = self.role("default")
             return attrs.evolve(usual, models=tuple(dict.fromkeys((name, *usual.models))))
         if name not in ROLES:
-            return self.role("default")  # of a task that another version recorded
+            return self.role("default")  # a task that another version recorded
         own = self.roles.get(name, RoleSettings())
         if own.model is None and name not in _USUAL:
             written = attrs.asdict(own, filter=lambda _, value: value is not None)
@@ -191,7 +190,7 @@ class ModelSettings:
 
 
 def models_in_use(config: Config) -> tuple[str, ...]:
-    """List every model that a setting names, by itself or by a role, whatever it is asked for."""
+    """Return every model that a setting names, by itself or by a role."""
     models = config.of(ModelSettings)
     others = (value for value in config.values.values() if value is not models)
     roles = (*ROLES, *(role for value in others for role in _roles(value)))
@@ -209,11 +208,11 @@ def _roles(settings: object) -> Iterator[str]:
 
 @attrs.frozen(kw_only=True)
 class ProviderSettings:
-    """One service that answers for models; *api* is the language it speaks.
+    """A service that runs models; *api* is its protocol.
 
-    *in_flight* requests run at once; silence of *stall* seconds means that the response is dead.
-    *version* is the ``anthropic-version``; *echo_reasoning* and *limit_field* are for OpenAI-shaped
-    services only.
+    It runs *in_flight* requests at a time; silence of *stall* seconds ends a response.
+    *version* is the ``anthropic-version``; *echo_reasoning* and *limit_field* are only for
+    services with OpenAI's API.
     """
 
     api: Literal["anthropic", "openai", "offline"] = required(
@@ -241,23 +240,23 @@ class ProviderSettings:
 
 
 def can_think(config: Config, role: str) -> bool:
-    """Return whether *role* is asked of a real model, not of the one that is made of rules."""
+    """Return True if *role* has a real model, not the offline model."""
     provider = config.of(ModelSettings).role(role).model.partition("/")[0]
     settings = config.of(Providers).by_name.get(provider)
     return settings is not None and settings.api != "offline"
 
 
-# Services that answer nobody without a key.
+# Services that require a key.
 KEYED = ("api.anthropic.com", "api.openai.com", "openrouter.ai")
 
 
 def lacks_key(provider: ProviderSettings) -> bool:
-    """Tell whether there is no key for a service that surely wants one: others may be our own."""
+    """Return True if a service that requires a key has none; others may be local."""
     return provider.key is None and urlsplit(provider.base_url).hostname in KEYED
 
 
 def key_remedy(name: str) -> str:
-    """Say where the key of the provider *name* may be put."""
+    """Describe where to put the key of the provider *name*."""
     variable = f"${name.upper().replace('-', '_')}_API_KEY"
     return (
         f"put it into the credential {name}-key, into {variable}, or name a file that has it in "
@@ -319,7 +318,7 @@ class Providers:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Hard limits of what may be spent; None means none, and so do 0 tokens."""
+    """Hard limits of spending; None means no limit, and so do 0 tokens."""
 
     SECTION: ClassVar = Section(
         "limits",
@@ -365,7 +364,7 @@ class Limits:
     )
 
     def budget(self, own: Budget | None) -> Budget:
-        """Say what a job may spend in a day whose own budget is *own*."""
+        """Return the daily budget of a job, with the defaults for what *own* leaves out."""
         own = own or Budget()
         return Budget(
             self.job_tokens if own.tokens is None else own.tokens,

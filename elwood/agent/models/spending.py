@@ -1,4 +1,4 @@
-"""Spending as people read it: in /budget, `elwood budget` and /status."""
+"""Spending for people: in /budget, `elwood budget` and /status."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -9,7 +9,7 @@ from elwood.agent.models.settings import Limits
 from elwood.foundation.text.lines import literal, one_line
 from elwood.foundation.text.tables import Line, Row, Styled, bar, spark, table
 
-# Rows of jobs, of other conversations and of models; one more row has the rest.
+# Maximum rows of jobs, of other conversations and of models; one more row sums the rest.
 TOP = 6
 
 
@@ -18,15 +18,15 @@ class SpendingRow(NamedTuple):
     tokens: str
     cost: str
     share: Styled
-    """A bar: the share of the limit, or of all rows below the same title."""
+    """A bar: the share of the limit, or of all rows with the same title."""
 
 
 def spending_rows(
     spent: Spent, limits: Limits, *, here: bool
 ) -> Mapping[str, Sequence[SpendingRow]]:
-    """Return the rows by the title above them; the first ones, those with a limit, have none.
+    """Return the rows by title; those with a limit come first and have the title "".
 
-    *here* is whether they are read in a conversation.
+    *here* is True in a conversation.
     """
     bounded = [
         _limit_row(f"Today ({spent.today})", spent.day, limits.day_tokens, limits.day_usd),
@@ -44,18 +44,18 @@ def spending_rows(
 
 
 def in_words(spent: Spent, limits: Limits) -> str:
-    """Write the rows with a limit as sentences.
+    """Format the rows with a limit as sentences.
 
     >>> made = Spent(today="2026-11-21", session=Tally(12), day=Tally(50), month=Tally(99))
     >>> print(in_words(made, Limits(day_tokens=0, session_tokens=90)))
     Today (2026-11-21): 50 tokens, $0.00. This month: 99 tokens, $0.00. This conversation: \
 12 of 90 tokens, $0.00.
     """
-    return " ".join(f"{_written(row)}." for row in spending_rows(spent, limits, here=True)[""])
+    return " ".join(f"{_format_row(row)}." for row in spending_rows(spent, limits, here=True)[""])
 
 
 def in_list(spent: Spent, limits: Limits) -> str:
-    """List what was spent and how near the limits are, as Markdown.
+    """Format the spending and the limits as a list in Markdown.
 
     >>> day = Tally(16_400, 1.04)
     >>> jobs = (("tea", day),)
@@ -72,25 +72,25 @@ def in_list(spent: Spent, limits: Limits) -> str:
     lines = []
     for title, rows in spending_rows(spent, limits, here=True).items():
         lines += ["", f"{title}:", ""] if title else []
-        lines += [f"- {_written(row)}" for row in rows]
-    for remark in _remarks(spent):
+        lines += [f"- {_format_row(row)}" for row in rows]
+    for remark in _describe_gaps(spent):
         lines += ["", remark]
     return "\n".join(lines)
 
 
 def in_table(spent: Spent, limits: Limits, days: Row, room: int | None) -> list[Line]:
-    """Draw what was spent for a terminal, with the row of the last *days*."""
+    """Format the spending for a terminal, with the row of the last *days*."""
     drawn: list[Row] = []
     for title, rows in spending_rows(spent, limits, here=False).items():
         drawn += [[""] * 4, [Styled(title, "dim"), "", "", ""]] if title else []
         drawn += rows if title else [*rows, days]
     lines = table(("", "tokens", "cost", "share"), drawn, room, ("tokens",))
-    noted = [[f"{remark}\n"] for remark in _remarks(spent)]
+    noted = [[f"{remark}\n"] for remark in _describe_gaps(spent)]
     return lines + (table(("",), noted, room) if noted else [])
 
 
 def course(entries: Iterable[Charged], today: str, count: int) -> str:
-    """Draw how the *count* days up to *today* went: their money, or tokens if nothing costs any.
+    """Draw the spending of the *count* days up to *today*: dollars, or tokens if all are free.
 
     >>> spent = [Charged("s", "a/m", "2026-12-01", 9), Charged("s", "a/m", "2026-11-29", 5)]
     >>> course(spent, "2026-12-01", 4)
@@ -105,7 +105,7 @@ def course(entries: Iterable[Charged], today: str, count: int) -> str:
     return spark(usd if any(usd) else [day.tokens for day in days.values()])
 
 
-def _written(row: SpendingRow) -> str:
+def _format_row(row: SpendingRow) -> str:
     return f"{literal(row.name)}: {row.tokens} tokens, {row.cost}"
 
 
@@ -134,8 +134,8 @@ def _sum(named: Sequence[tuple[str, Tally]]) -> Tally:
     return Tally(sum(one.tokens for _, one in named), sum(one.usd for _, one in named))
 
 
-def _remarks(spent: Spent) -> Iterator[str]:
-    """Say what the numbers of the month leave out."""
+def _describe_gaps(spent: Spent) -> Iterator[str]:
+    """Describe what the numbers of the month leave out."""
     if spent.month.unpriced:
         tokens = f"{spent.month.unpriced:,} tokens of this month"
         yield f"The price of {tokens} is not known; they count as $0.00."

@@ -60,9 +60,9 @@ WELCOME = "You were let in. Write to me again: I have kept nothing of what you w
 
 @attrs.define(eq=False, kw_only=True)
 class Pairing:
-    """Gives and ends access; *owners* decide, and *record* writes into *people*.
+    """Grants and ends access; *owners* decide, and *record* writes into *people*.
 
-    One instance serves one run of the actor, whose *tasks* send the *questions*.
+    An instance belongs to one run of the actor, whose *tasks* send the *questions*.
     """
 
     _people: People
@@ -82,7 +82,7 @@ class Pairing:
         for code in self._questions.messages:
             if (asked := self._people.find(code, now)) is not None:
                 self._asked[code] = asked
-                self._tasks.start_soon(self._lapse, asked)
+                self._tasks.start_soon(self._expire_request, asked)
         self._ask_about_strangers(repeat=True)
 
     async def answer(
@@ -110,7 +110,7 @@ class Pairing:
     async def let_in(
         self, code: str, approved: bool, by: str, guest: bool = False
     ) -> CommandResult | None:
-        """Decide about *code*: find, record and close it in one step; None if it is not open."""
+        """Decide about *code* and close its question; return None if it is not open."""
         asked = self._people.find(code, self._environment.now())
         if asked is None:
             return None
@@ -131,7 +131,7 @@ class Pairing:
         return CommandResult(yes if approved else no, ok=True)
 
     def find_person(self, who: str) -> KnownPerson | CommandResult:
-        """Return whom *who*, a principal or a name, means; a name must be that of one only."""
+        """Return the person with the principal or the unique name *who*."""
         listed = self._people.listed(self._channels.is_group)
         found = [one for one in listed if who in (one.principal, one.name)]
         if len(found) != 1:
@@ -192,19 +192,19 @@ class Pairing:
             sent = await self._questions.post(where, (question,), keys, repeat=repeat)
         if sent is not None and sent.message:
             await self._record(RequestsShown((asked.code,), sent.message, where))
-        await self._lapse(asked)
+        await self._expire_request(asked)
 
-    async def _lapse(self, asked: AccessRequested) -> None:
-        """Wait until the code of *asked* expires, then close the question."""
+    async def _expire_request(self, asked: AccessRequested) -> None:
+        """Close the access request when its code expires."""
         await trio.sleep(self._people.seconds_left(asked.code, self._environment.now()))
         if self._asked.pop(asked.code, None) is not None:
             self._ask_about_strangers()
             await self._settle_access(asked, None)
-        else:  # it may have been decided while the question was on its way
-            await self._questions.settle(asked.code)
+        else:  # it may have been decided while the question was being sent
+            await self._questions.close_message(asked.code)
 
     async def _settle_access(self, asked: AccessRequested, decided: AccessDecided | None) -> None:
         now, zone = self._environment.now(), self._zone
-        await self._questions.settle(
+        await self._questions.close_message(
             asked.code, lambda at: access_settled(asked, decided, at, self._channels, now, zone)
         )

@@ -11,55 +11,54 @@ from elwood.foundation.runtime import Request
 
 
 class Known(msgspec.Struct, frozen=True):
-    """This person, or group, may talk to us; a person as a *role*."""
+    """This person or group may talk to us; a person has a *role*."""
 
     role: Role = "member"
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """Not known.  *code* is set when a pairing code should be shown now (once an hour)."""
+    """Unknown.  *code* is set if a pairing code must be shown now (once an hour)."""
 
     code: str | None
 
 
 class Meet(Request[Known | Stranger], frozen=True, kw_only=True):
-    """May *principal* talk to us?  From an Intake, for people who are not in the configuration.
-
-    *route* is where they wrote, *name* what they call themselves (untrusted).  Without *asks*
-    nothing is asked of the owner, and nobody gets a code.  May also be about a group, which was
-    *brought* to us by a person.
-    """
+    """Check the access of *principal*, who is not in the configuration.  From an Intake."""
 
     principal: str
+    # The name that they chose (untrusted).
     name: str
+    # Where they wrote.
     route: Route
+    # False: do not ask the owner and create no code.
     asks: bool = True
+    # The person who added us to the group; None if *principal* is a person.
     brought: Principal | None = None
 
 
 class EndAccess(Request[bool], frozen=True, kw_only=True):
-    """We are out of the group *principal*.  From an Intake; may be repeated.  False: no room."""
+    """We left the group *principal*.  From an Intake; may be repeated.  False: the disk is full."""
 
     principal: str
 
 
 class ListPeople(Request[tuple[KnownPerson, ...]], frozen=True, kw_only=True):
-    """Who was let in, the newest last?"""
+    """List the people with access, the newest last."""
 
 
 class RemovedPeople(Request[frozenset[str]], frozen=True, kw_only=True):
-    """Who was let in, and is not any more?  From a session: what they wanted is dropped."""
+    """List the people who lost access.  From a session, which drops their requests."""
 
 
 class ApprovePairing(Request[CommandResult], frozen=True, kw_only=True):
-    """The owner approves the pairing *code*, of a *guest* perhaps.  From the control socket."""
+    """The owner approves the pairing *code*, perhaps as a *guest*.  From the control socket."""
 
     code: str
     guest: bool = False
 
 
 class ChangeAccess(Request[CommandResult], frozen=True, kw_only=True):
-    """*by* gives a *role* to *who*, a principal or a name; None: they are removed.
+    """*by* gives a *role* to *who*, a principal or a name; with None they lose access.
 
     From a session (`/people`) or the control socket.
     """
@@ -70,14 +69,14 @@ class ChangeAccess(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class MoveGroup(Request[None], frozen=True, kw_only=True):
-    """The group *old* has the id *new* now, as a principal.  From an Intake; may be repeated."""
+    """The group *old* has the principal *new* now.  From an Intake; may be repeated."""
 
     old: str
     new: str
 
 
 class MovedGroups(Request[dict[str, str]], frozen=True, kw_only=True):
-    """All groups whose id has changed: present id → the first one, which names the session."""
+    """Map the present id of each moved group to its first one, which names the session."""
 
 
 PeopleMail = (

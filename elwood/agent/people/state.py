@@ -16,24 +16,24 @@ from elwood.foundation.text.characters import normal_code
 # Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
 CODE_LASTS = 3600.0
 CODE_LENGTH = 8
-# Seconds for which the owner may say that a group is to be answered: they may be on holiday.
+# Seconds for which the owner may decide about a group: they may be on holiday.
 GROUP_LASTS = 30 * 86400.0
 # Maximum of valid codes of people, and so of new codes in an hour.  A further stranger gets no code
-# until another code expires: a crowd cannot make the code of somebody else expire.
+# until another code expires: a crowd cannot make another person's code expire.
 MAX_OPEN_CODES = 600
-# Groups that wait for an answer at a time, of which the oldest lapses for a new one; and how many
-# of them one person may have brought us into.
+# Maximum of groups that wait for an answer (a new one replaces the oldest), and of those that one
+# person added us to.
 MAX_OPEN_GROUPS, MAX_BROUGHT = 200, 3
-# Seconds for which somebody turned away gets no further code.
+# Seconds for which a denied person gets no new code.
 DENIED_FOR = 30 * 86400.0
-# People turned away that are remembered, and people removed; the oldest are forgotten first.
+# Maximum of denied people, and of removed people, that are kept; the oldest are dropped first.
 MAX_DENIED = 1000
 
 
 class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
-    """A stranger, *principal*, calling themselves *name*, was given *code*.
+    """The stranger *principal*, who uses the name *name*, received *code*.
 
-    Or *principal* is a group of that name, into which *by* has brought us.
+    Or *principal* is a group of that name, and *by* added us to it.
     """
 
     code: str
@@ -47,8 +47,8 @@ class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
         return bool(self.by)
 
     def is_brought_by(self, id: str) -> bool:
-        """Return True if the principal *id* has brought us into this group."""
-        return self.by.endswith(f" ({id})")  # names change, and what stands behind them is ours
+        """Return True if the principal *id* added us to this group."""
+        return self.by.endswith(f" ({id})")  # names change, and we write the suffix
 
     @property
     def lasts(self) -> float:
@@ -57,9 +57,9 @@ class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
 
 
 class AccessDecided(msgspec.Struct, frozen=True, tag="answered"):
-    """*by* decided about *code*: the one decision that counts.
+    """*by* decided about *code*; the first decision is final.
 
-    A *guest* may talk, and no more: their words are not trusted.
+    A *guest* may only talk, and their words are not trusted.
     """
 
     code: str
@@ -69,14 +69,14 @@ class AccessDecided(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class AccessEnded(msgspec.Struct, frozen=True, tag="left"):
-    """The yes to *principal* holds no more: *by* removed them; or we are out of that group."""
+    """The access of *principal* ended: *by* removed them, or we left that group."""
 
     principal: str
     by: str = ""
 
 
 class RoleChanged(msgspec.Struct, frozen=True, tag="role"):
-    """*by* made *principal*, who was let in, a *guest*, or a member."""
+    """*by* changed the role of *principal* to *guest* or member."""
 
     principal: str
     guest: bool
@@ -86,7 +86,7 @@ class RoleChanged(msgspec.Struct, frozen=True, tag="role"):
 class GroupMoved(msgspec.Struct, frozen=True, tag="moved"):
     """The group *old* has the id *new* now.
 
-    Early journals hold integers, which the channel that had them understands as text.
+    Early journals contain integers, which their channel reads as text.
     """
 
     old: str | int
@@ -97,7 +97,7 @@ PeopleEntry = AccessRequested | AccessDecided | GroupMoved | AccessEnded | RoleC
 
 
 class AccessRequest(msgspec.Struct, frozen=True):
-    """A request for access made *at* a Unix time, with nothing decided yet."""
+    """An open request for access, made *at* a Unix time."""
 
     at: float
     asked: AccessRequested
@@ -107,7 +107,7 @@ class AccessRequest(msgspec.Struct, frozen=True):
 
 
 class KnownPerson(msgspec.Struct, frozen=True):
-    """Somebody, or a group, who was let in: *since* a Unix time, 0 if that is not known."""
+    """A person or group with access *since* a Unix time, 0 if unknown."""
 
     principal: str
     name: str
@@ -116,21 +116,24 @@ class KnownPerson(msgspec.Struct, frozen=True):
 
 
 class People(msgspec.Struct):
-    """What the log of approvals adds up to: who was let in, groups among them.
+    """State of the approvals journal about people and groups."""
 
-    *since* is when, in Unix time; *removed* are people who were let in, and are not any more.
-    """
-
+    # Name by principal, of those with access.
     known: dict[str, str] = msgspec.field(default_factory=dict)
+    # Open requests by code.
     requests: dict[str, AccessRequest] = msgspec.field(default_factory=dict)
+    # Unix time of a denial, by principal.
     denied: dict[str, float] = msgspec.field(default_factory=dict)
+    # First id of a group, by its present id.
     moved: dict[str, str | int] = msgspec.field(default_factory=dict)
     guests: dict[str, None] = msgspec.field(default_factory=dict)
+    # Unix time from which they have had access.
     since: dict[str, float] = msgspec.field(default_factory=dict)
+    # People who lost access.
     removed: dict[str, None] = msgspec.field(default_factory=dict)
 
     def apply(self, at: float, entry: PeopleEntry) -> None:
-        """Fold in one entry, written *at* a Unix time."""
+        """Apply one entry, written *at* a Unix time."""
         match entry:
             case AccessRequested():
                 for code in [code for code, one in self.requests.items() if not one.is_fresh(at)]:
@@ -173,13 +176,13 @@ class People(msgspec.Struct):
             self.guests[principal] = None
 
     def role(self, principal: str) -> Role | None:
-        """Say what somebody is who was let in; None if they were not."""
+        """Return the role of a person with access, or None."""
         if principal not in self.known:
             return None
         return "guest" if principal in self.guests else "member"
 
     def listed(self, is_group: Callable[[str], bool]) -> tuple[KnownPerson, ...]:
-        """List who was let in, the newest last."""
+        """Return everyone with access, the newest last."""
         return tuple(
             KnownPerson(
                 id,
@@ -191,11 +194,11 @@ class People(msgspec.Struct):
         )
 
     def open(self, now: float) -> list[AccessRequested]:
-        """List the requests that can still be answered at *now*, oldest first."""
+        """Return the requests that can still be answered at *now*, oldest first."""
         return [r.asked for r in self.requests.values() if r.is_fresh(now)]
 
     def find(self, code: str, now: float) -> AccessRequested | None:
-        """Return the open request with *code*, however people type it, if there is one."""
+        """Return the open request with *code*, which may be typed in any style, or None."""
         request = self.requests.get(normal_code(code))
         return request.asked if request is not None and request.is_fresh(now) else None
 
@@ -207,9 +210,9 @@ class People(msgspec.Struct):
         return request.at + request.asked.lasts - now
 
     def may_ask(self, principal: str, now: float, *, by: str = "", insists: bool = False) -> bool:
-        """Tell whether *principal* gets a code; not if turned away, unless an owner *insists*.
+        """Return True if *principal* may get a code; not after a denial, unless an owner *insists*.
 
-        *by* is who brought us there, if it is a group.
+        *by* added us to *principal*, if that is a group.
         """
         denied, open_ = self.denied.get(principal), self.open(now)
         if denied is not None and 0 <= now - denied < DENIED_FOR and not insists:

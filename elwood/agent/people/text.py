@@ -1,4 +1,4 @@
-"""How a question about a stranger, or a group, looks."""
+"""Texts of the question about access of a person or a group."""
 
 from datetime import tzinfo
 
@@ -11,7 +11,7 @@ from elwood.foundation.text.markdown import Rich
 
 
 def access_question(asked: AccessRequested) -> Rich:
-    """Ask about a stranger; the name is theirs, so it stands as code: no link, no mention."""
+    """Format the question; the stranger's name is shown as code: no link, no mention."""
     if asked.is_group:
         return build_text(
             (asked.by, "code"),
@@ -42,7 +42,7 @@ def access_settled(
     now: float,
     zone: tzinfo,
 ) -> Rich:
-    """Say what became of a stranger who asked; None: nothing, until the code was over."""
+    """Format the outcome of a request; None: the code expired without a decision."""
     yes, no = "may talk to me now", "stays out"
     if asked.is_group:
         yes, no = "is a group that I answer in now", "is a group that I stay silent in"
@@ -61,7 +61,7 @@ def access_buttons(asked: AccessRequested) -> tuple[Button, ...]:
 
 
 def access_pressed(data: str) -> tuple[str, bool] | None:
-    """Parse what such a button carries: the code and the answer; None if it is another button.
+    """Parse the data of such a button into the code and the answer; None if it is another button.
 
     >>> access_pressed("p:ABCD2345:y"), access_pressed("p:ABCD2345:o")
     (('ABCD2345', True), None)

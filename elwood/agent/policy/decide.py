@@ -1,7 +1,7 @@
-"""The decision about one call: may it run, must the owner be asked, is it forbidden.
+"""The policy decision about one call: allow, ask the owner, or deny.
 
-Nothing here loosens with what a conversation has read, or with who
-asks for it: a label more, or somebody else than the owner, gives the same answer or a stricter one.
+Nothing here loosens with the content of a conversation or with the requester: an additional label,
+or a requester other than the owner, gives the same decision or a stricter one.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import cut
 
-# Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
+# Increment it with every change of the decisions: open questions are then asked again (AP-26).
 VERSION = 3
-# Characters of path and query that a model may choose: a page needs no more (TA-16).
+# Maximum characters of path and query that a model may choose freely: a page needs no more (TA-16).
 MAX_EXTRA = 200
-# Sources named in a reason, and characters of each: the question shows them all.
+# Maximum of sources named in a reason, and characters of each: the question shows them all.
 MAX_NAMES = 3
 MAX_NAME = 60
 
@@ -44,15 +44,15 @@ Who = Literal["owner", "guest", "task"]
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """It may run.  *why* is for the receipt."""
+    """The call may run.  *why* is for the receipt."""
 
     why: str = ""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The owner must say yes.
+    """The owner must approve.
 
-    *remember* tells whether a standing permission counts, and may be offered with the question.
+    *remember*: a standing permission is accepted, and may be offered with the question.
     """
 
     why: str
@@ -60,7 +60,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """It does not run, whoever says yes."""
+    """The call must not run, even with an approval."""
 
     why: str
 
@@ -69,33 +69,31 @@ Decision = Allow | Ask | Deny
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """In which conversation a call is made, and for whom.
-
-    *origins* are what made it untrusted.  *named_before* are the URLs and hosts (see
-    `mentions`) that the owner wrote before anything untrusted was read, *named_now* those
-    that the owner wrote in this turn.  A *guest* was let in but is not the owner, a *task* is
-    work that nobody waits for.  *shows* says that others than the owner read what comes of it, and
-    that this may be private.
-    """
+    """The conversation in which a call is made, and its requester."""
 
     label: Label
+    # A guest has access but is not the owner; a task runs while no one waits for it.
     principal: Who
+    # Origins of the untrusted content.
     origins: tuple[str, ...] = ()
+    # URLs and hosts (see `mentions`) that the owner wrote before anything untrusted was read.
     named_before: frozenset[str] = frozenset()
+    # URLs and hosts that the owner wrote in this turn.
     named_now: frozenset[str] = frozenset()
+    # Others than the owner read the result, and it may be private.
     shows: bool = False
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether strangers may steer the model; a guest is one by being there (TA-52)."""
+        """True if strangers may steer the model; a guest is one already (TA-52)."""
         return self.label.untrusted or self.principal == "guest"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the owner holds of single tools.
+    """The owner's settings for single tools.
 
-    *tools* has a word for a tool's name: "deny" forbids it, "ask" asks for each call, "allow"
-    answers questions that could be answered for good, in conversations without strangers' words.
+    *tools* maps the name of a tool: "deny" forbids it, "ask" asks for each call, "allow" answers
+    questions that a permission could answer, in conversations without strangers' words.
     """
 
     tools: Mapping[str, Word] = msgspec.field(default_factory=dict)
@@ -104,31 +102,33 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Decision:
     """Decide about a call of *tool* that would do *action*.
 
-    Pure and total.  The strictest of three views wins: that of the act in this conversation, that
-    of who is behind it, and the owner's word about the tool; "allow" answers what could be
-    remembered, and nothing else.  Where strangers may steer, no question is answered by a
-    standing permission (AP-15, TA-14, TA-35).
+    Pure and total.  The strictest of three rules wins: for the action in this conversation, for
+    the requester, and the owner's setting for the tool.  "allow" answers only questions that
+    permissions can answer.  Where strangers may steer, no standing permission is accepted
+    (AP-15, TA-14, TA-35).
 
-    Where private data was read too, a page is fetched unasked only by the very address that the
-    owner wrote before: what the model adds to a known host's address can carry the data out, so
-    that "the URL itself is a channel" is held above the letter of TA-31.
+    If private data was also read, a page is fetched without a question only at the exact address
+    that the owner wrote before.  The model could add the data to a known host's address, so this
+    is stricter than the letter of TA-31.
 
-    >>> told = Situation(label=Label(), principal="owner")
+    >>> clean = Situation(label=Label(), principal="owner")
     >>> read = Situation(label=Label(untrusted=True), principal="owner", origins=("example.org",))
-    >>> decide("schedule", Schedule(), told, Rules())
+    >>> decide("schedule", Schedule(), clean, Rules())
     Allow(why='')
     >>> decide("schedule", Schedule(), read, Rules()).why
     'it has something done later, and this conversation has read example.org'
-    >>> decide("mail", SendMessage("person"), told, Rules())
+    >>> decide("mail", SendMessage("person"), clean, Rules())
     Ask(why='it says something to somebody else', remember=True)
-    >>> decide("mail", SendMessage("person"), told, Rules(tools={"mail": "allow"}))
+    >>> decide("mail", SendMessage("person"), clean, Rules(tools={"mail": "allow"}))
     Allow(why='your settings allow mail')
     """
-    decision = _of_act(action, situation)
+    decision = _decide_by_action(action, situation)
     if isinstance(decision, Allow):
-        decision = _of_person(action, situation) or _of_place(situation) or decision
+        decision = (
+            _decide_by_requester(action, situation) or _decide_by_audience(situation) or decision
+        )
     if isinstance(decision, Ask) and situation.is_untrusted:
-        read = f", and {_read(situation)}" if situation.label.untrusted else ""
+        read = f", and {_describe_sources(situation)}" if situation.label.untrusted else ""
         decision = Ask(f"{decision.why}{read}", remember=False)
     match rules.tools.get(tool), decision:
         case ("deny", Allow() | Ask()):
@@ -142,7 +142,7 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
 
 
 def version(rules: Rules) -> str:
-    """Name these rules and this policy: what was approved under others is asked again.
+    """Return a hash of these rules and this policy; an approval under others is not valid.
 
     >>> version(Rules()) == version(Rules(tools={"mail": "ask"}))
     False
@@ -151,7 +151,7 @@ def version(rules: Rules) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _of_act(action: Action, situation: Situation) -> Decision:
+def _decide_by_action(action: Action, situation: Situation) -> Decision:
     untrusted = situation.is_untrusted
     leaking = untrusted and situation.label.private
     match action:
@@ -159,7 +159,11 @@ def _of_act(action: Action, situation: Situation) -> Decision:
             return Allow()
         case WriteFile(protected=True):
             why = "the file instructs Elwood or starts programs"
-            return Deny(f"{why}, and {_read(situation)}") if untrusted else Ask(why, remember=False)
+            return (
+                Deny(f"{why}, and {_describe_sources(situation)}")
+                if untrusted
+                else Ask(why, remember=False)
+            )
         case WriteFile(foreign=foreign):
             why = "it overwrites or deletes a file not written in this conversation"
             return Ask(why, remember=False) if foreign and untrusted else Allow()
@@ -172,10 +176,12 @@ def _of_act(action: Action, situation: Situation) -> Decision:
                 return Ask(why or "the command is not one of the safe ones", remember=True)
             return Allow(why)
         case FetchUrl():
-            return _of_fetch(action, situation)
+            return _decide_fetch(action, situation)
         case SearchWeb(quotes):
             if _may_leak(quotes, situation):
-                return Ask(f"the words to search for carry {_short(quotes.what)}", remember=True)
+                return Ask(
+                    f"the words to search for carry {_shorten_name(quotes.what)}", remember=True
+                )
             return Allow()
         case SendRequest(host, destination):
             if destination == "blocked":
@@ -189,7 +195,7 @@ def _of_act(action: Action, situation: Situation) -> Decision:
         case Reschedule(own=True):
             return Allow("it is the task whose run this is")
         case Schedule(quotes) if not untrusted and _may_leak(quotes, situation):
-            return Ask(f"it plans an address with {_short(quotes.what)}", remember=False)
+            return Ask(f"it plans an address with {_shorten_name(quotes.what)}", remember=False)
         case Schedule() | Reschedule():
             return Ask("it has something done later", remember=False) if untrusted else Allow()
         case CallRemote("read", open_world, quotes):
@@ -197,16 +203,16 @@ def _of_act(action: Action, situation: Situation) -> Decision:
                 why = "it takes private data to a service that others can see"
                 return Ask(why, remember=False)
             if open_world and _may_leak(quotes, situation):
-                why = f"it takes {_short(quotes.what)} to a service that others can see"
+                why = f"it takes {_shorten_name(quotes.what)} to a service that others can see"
                 return Ask(why, remember=True)
             return Allow()
         case CallRemote(risk) | Other(risk):
-            return _of_risk(risk)
+            return _decide_by_risk(risk)
         case _:
             assert_never(action)
 
 
-def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
+def _decide_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
     host, quotes = fetch.host, fetch.quotes
     if fetch.destination == "blocked":
         return Deny(f"your settings block {host}")
@@ -217,30 +223,30 @@ def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
     if untrusted and situation.label.private:
         if _is_named(fetch, before):
             return Allow("you named this page before anything untrusted was read")
-        what = _short(quotes.what) if quotes else "private data"
+        what = _shorten_name(quotes.what) if quotes else "private data"
         return Ask(f"the address at {host} could carry {what} out", remember=False)
     if _is_named(fetch, named):
         return Allow("you named this page")
     if fetch.destination == "allowed" and not untrusted:
         return Allow("the host is on your list")
     if _may_leak(quotes, situation):
-        return Ask(f"the address at {host} carries {_short(quotes.what)}", remember=True)
+        return Ask(f"the address at {host} carries {_shorten_name(quotes.what)}", remember=True)
     if fetch.extra > MAX_EXTRA:
         return Ask(f"the address at {host} carries {fetch.extra} characters", remember=True)
     return Allow("you named the host" if host in named else "")
 
 
 def _is_named(fetch: FetchUrl, named: Set[str]) -> bool:
-    # The empty path or "/": nothing can be said in it.
+    # The empty path or "/" cannot carry data.
     return fetch.url in named or (fetch.host in named and fetch.extra <= 1)
 
 
 def _may_leak(quotes: Quotation | None, situation: Situation) -> TypeGuard[Quotation]:
-    """Check whether the owner must see *quotes*; their own words go out until strangers steer."""
+    """Return True if the owner must see *quotes*; own words may leave until strangers steer."""
     return quotes is not None and (quotes.private or situation.is_untrusted)
 
 
-def _of_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
+def _decide_by_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
     if risk == "read":
         return Allow()
     if risk == "write":
@@ -248,12 +254,12 @@ def _of_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
     return Ask("it destroys something", remember=False)
 
 
-def _of_person(action: Action, situation: Situation) -> Ask | None:
-    """Ask about what the owner could have unasked, but whoever is behind this call cannot.
+def _decide_by_requester(action: Action, situation: Situation) -> Ask | None:
+    """Ask about actions that the owner may do without a question, but this requester may not.
 
-    A guest gets talk and the open web; all else is the owner's.  A task makes no tasks: it may only
-    end itself.  One that has all three of strangers' words, private data and an effect waits for
-    the owner (TA-45, Rule of Two).
+    A guest may talk and use the open web.  A task cannot create tasks: it may only end itself.  A
+    task that combines strangers' words, private data and an effect waits for the owner (TA-45,
+    Rule of Two).
     """
     if situation.principal == "guest":
         match action:
@@ -270,14 +276,14 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
     return None
 
 
-def _of_place(situation: Situation) -> Ask | None:
-    """Ask before what is private is shown to others, whoever wants it there."""
+def _decide_by_audience(situation: Situation) -> Ask | None:
+    """Ask before private data is shown to others."""
     why = "what it finds may be private, and the answer is in a group, where others read it too"
     return Ask(why, remember=True) if situation.shows else None
 
 
 def has_effect(action: Action) -> bool:
-    """Tell whether *action* does more than look."""
+    """Return True if *action* does more than read."""
     match action:
         case ReadFiles() | SearchWeb() | FetchUrl():
             return False
@@ -289,16 +295,16 @@ def has_effect(action: Action) -> bool:
             return True
 
 
-def _read(situation: Situation) -> str:
-    """Say in the middle of a sentence whose words may steer the model."""
-    names = [_short(name) for name in situation.origins[:MAX_NAMES]] or ["strangers' words"]
+def _describe_sources(situation: Situation) -> str:
+    """Name, for the middle of a sentence, the sources whose words may steer the model."""
+    names = [_shorten_name(name) for name in situation.origins[:MAX_NAMES]] or ["strangers' words"]
     more = len(situation.origins) - MAX_NAMES
     if more > 0:
         names.append(f"{more} more")
-    said = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"this conversation has read {said}"
+    joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"this conversation has read {joined}"
 
 
-def _short(name: str) -> str:
-    # Strangers choose the names of what is theirs.
+def _shorten_name(name: str) -> str:
+    # Strangers choose these names.
     return escape_invisible(cut(name, MAX_NAME)).replace("\n", "")

@@ -1,6 +1,6 @@
-"""Text that an outgoing text shares with another one: what a search or an address would carry out.
+"""Find text that an outgoing search or address shares with known text, and so would leak.
 
-All functions take time in proportion to the length of their texts.
+All functions take time proportional to the length of their texts.
 """
 
 import re
@@ -12,22 +12,22 @@ from urllib.parse import unquote
 
 from elwood.foundation.text.words import fold
 
-# Characters in a row that two texts do not share by chance (TA-33).
+# Number of consecutive characters that two texts do not share by chance (TA-33).
 LEAST = 12
-# Characters of the longest outgoing text that is compared, and of its readings: each of these takes
-# about 250 bytes of memory while it is compared.  A longer text has room for anything.
+# Maximum characters of an outgoing text, and of its readings: each takes about 250 bytes of memory
+# during the comparison.  A longer text can contain anything.
 MAX_TEXT = 10_000
 MAX_READINGS = 8 * MAX_TEXT
-# Of each run of LEAST characters, one part of KEY characters begins at a multiple of STEP.
+# Each run of LEAST characters has one part of KEY characters that begins at a multiple of STEP.
 KEY = 7
 STEP = LEAST - KEY + 1
-# Letters of the longest usual words.  A single word says little, as "documentation" in an address.
+# Letters of the longest usual words.  A single word reveals little: "documentation" in an address.
 LONGEST_WORD = 20
 # Categories of characters that are not compared: marks on letters, control, format, blanks.
 _SILENT = frozenset({"Mn", "Me", "Cc", "Cf", "Zs", "Zl", "Zp"})
 _LONG_WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{LEAST},{LONGEST_WORD}}}(?![^\W_])")
 _ORIGIN = re.compile(r"(?i)https?://([^\s/?#]*)")
-# Characters that stand for blanks in addresses.
+# Characters used as blanks in addresses.
 _BETWEEN = re.compile(r"[-_+./&=?,:;~|]+")
 # Encodings of at least LEAST characters.
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}")
@@ -35,7 +35,7 @@ _HEX = re.compile(rf"[0-9A-Fa-f]{{{2 * LEAST},}}")
 
 
 class OutgoingText:
-    """The runs of `LEAST` characters in the readings of *text*, which would leave."""
+    """The runs of `LEAST` characters in the readings of *text*, which would be sent."""
 
     def __init__(self, text: str) -> None:
         found, size = list[str](), 0
@@ -51,9 +51,9 @@ class OutgoingText:
         self._keys = {run[at : at + KEY] for run in self.runs for at in range(STEP)}
 
     def shared_with(self, known: str) -> set[str]:
-        """Return the runs that *known* has too.
+        """Return the runs that are also in *known*.
 
-        Case, accents, blanks, the width of letters and invisible characters do not count.
+        Case, accents, blanks, the width of letters and invisible characters are ignored.
 
         >>> sorted(OutgoingText("price of  PARTNUMBER-77").shared_with("the partnumber-77x"))
         ['artnumber-77', 'partnumber-7']
@@ -71,7 +71,7 @@ class OutgoingText:
 
 
 def runs_of_words(text: str) -> set[str]:
-    """Return the runs of `LEAST` characters that lie within one usual word of *text*.
+    """Return the runs of `LEAST` characters inside one usual word of *text*.
 
     >>> sorted(runs_of_words("the documentation of x"))
     ['documentatio', 'ocumentation']
@@ -82,7 +82,7 @@ def runs_of_words(text: str) -> set[str]:
 def without_origins(text: str) -> str:
     """Return *text* with only those parts of its addresses that their sender can choose.
 
-    The last two labels of a host belong to whoever owns the name.
+    The last two labels of a host belong to the owner of the name.
 
     >>> without_origins("see https://a.b.example.org/c?d and http://example.org:81/e")
     'see a.b /c?d and  /e'
@@ -91,14 +91,14 @@ def without_origins(text: str) -> str:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """Yield what *text* may stand for: as it is, with its escapes, base64 and hex decoded."""
+    """Yield the possible readings of *text*: raw, and with escapes, base64 and hex decoded."""
     yield text
     plain = unquote(unquote(text))
     yield plain
     yield _BETWEEN.sub(" ", plain)
     for run in _BASE64.findall(plain):
         run = run.replace("-", "+").replace("_", "/")
-        for at in range(4):  # the text before it may be of the same letters
+        for at in range(4):  # letters of the same alphabet may precede it
             whole = run[at : len(run) - (len(run) - at) % 4]
             yield b64decode(whole).decode(errors="ignore")
     for run in _HEX.findall(plain):

@@ -1,4 +1,4 @@
-"""What the owner has said about tools, by name."""
+"""The owner's settings for tools."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -28,9 +28,9 @@ _RE2 = (
 
 @attrs.frozen(kw_only=True)
 class PolicySettings:
-    """Tools that are allowed, asked about or denied, by name or a pattern of the id (``web.*``).
+    """Tools that are allowed, asked about or denied, by name or by a pattern of the id (``web.*``).
 
-    Of commands: programs, with their first words where wished, and regular expressions.
+    For commands: programs, optionally with their first words, and regular expressions.
     """
 
     SECTION: ClassVar = Section(
@@ -84,16 +84,16 @@ class PolicySettings:
     )
 
     def words(self) -> Iterator[tuple[Word, str]]:
-        """Give each word with the name or pattern that it is about, the strictest first."""
+        """Yield each word with the name or pattern of its tools, the strictest first."""
         yield from (("deny", name) for name in self.deny)
         yield from (("ask", name) for name in self.ask)
         yield from (("allow", name) for name in self.allow)
 
     def word(self, name: str, id: str) -> Word | None:
-        """Give the word about one tool; None if there is none."""
+        """Return the word about a tool, or None."""
         return next((word for word, about in self.words() if is_about(about, name, id)), None)
 
 
 def is_about(pattern: str, name: str, id: str) -> bool:
-    """Tell whether *pattern* of the settings names the tool *name*, or fits its *id*."""
+    """Return True if *pattern* of the settings is the tool's *name*, or matches its *id*."""
     return pattern == name or fnmatchcase(id, pattern)

@@ -1,3 +1,3 @@
-"""The ids of the tools that belong to no feature, by their names.  Imports nothing."""
+"""Ids of the tools that belong to no feature, by name.  Imports nothing."""
 
 TALK = {"send_message": "talk.message.send", "ask_user": "talk.question.ask"}

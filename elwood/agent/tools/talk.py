@@ -1,6 +1,6 @@
-"""What is said besides the answer of a turn: by tools, and in files that people asked for.
+"""Tools that send messages in addition to the answer of a turn.
 
-The tools are a message with files, and a question with answers to press.
+They send a message with files, or a question with answer buttons.
 """
 
 import hashlib
@@ -37,26 +37,26 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import escape_name, escape_names, one_line
 from elwood.foundation.text.markdown import Rich
 
-# Messages with files that tools may send at a time: each holds its files in the memory, and one
-# of them three times while it is uploaded.
+# Maximum of messages with files that tools send at a time: each holds its files in memory, and
+# one file three times during its upload.
 MAX_UPLOADS = 2
-# Characters of a message: five or ten of a channel; more belongs into a file.
+# Maximum characters of a message: five or ten messages of a channel; more belongs in a file.
 MAX_TEXT = 20_000
-# Files of one message, and bytes of all of them: they are held in the memory while they are sent.
+# Maximum of files of a message, and bytes of all of them: they are in memory while they are sent.
 MAX_FILES = 10
 MAX_BYTES = 20 << 20
-# Characters of a question, and answers that it offers, each of so many characters: a row each.
+# Maximum characters of a question, number of its options, and characters of each: one row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
-# Seconds for a message with all its files: a little less than for the call, which then says what
-# went out.
+# Seconds for a message with all its files: less than the call's timeout, so that the call can
+# report its progress.
 PATIENCE = 170.0
 
 Whom = Literal["owner", "group", "person"]
 
 
 @attrs.frozen
-class Place:
-    """Where something is said: *whom* for the policy, *name* for people to read."""
+class Recipient:
+    """The recipient of a message: *whom* for the policy, *name* for people."""
 
     route: Route
     whom: Whom
@@ -64,37 +64,37 @@ class Place:
 
 
 class Messenger:
-    """Says something now, on any of *channels*; *approvals* knows who was let in."""
+    """Sends messages on any of *channels*; *approvals* knows who has access."""
 
     def __init__(self, channels: Channels, approvals: Address[PeopleMail]) -> None:
         self._channels = channels
         self._approvals = approvals
         self.uploads = trio.Semaphore(MAX_UPLOADS)
-        # Questions that have buttons; older ones, and those of another process, keep theirs.
+        # Questions with buttons; older ones, and those of another process, keep theirs.
         self._open: deque[tuple[Route, str]] = deque(maxlen=100)
 
-    async def place(self, to: str, here: Route) -> Place | None:
-        """Find "here", "owner", or a person by principal; None if there is no such place.
+    async def place(self, to: str, here: Route) -> Recipient | None:
+        """Return the recipient "here", "owner", or a person by principal; None if there is none.
 
         *here* is where the running turn's answer goes.
         """
         if to == "here" or (to == "owner" and self._is_owners(here)):
-            return self._placed(here, "this conversation")
+            return self._build_recipient(here, "this conversation")
         if to == "owner":
             routes = self._channels.owner_routes()
-            return self._placed(routes[0], "you") if routes else None
+            return self._build_recipient(routes[0], "you") if routes else None
         route = self._channels.recipient(to)
         if route is None:
             return None
         if self._is_owners(route):
-            return self._placed(route, "you")
+            return self._build_recipient(route, "you")
         for known in await self._approvals.ask(ListPeople()):
             if known.principal == to:
-                return self._placed(route, f"{known.name or 'somebody'} ({to})")
+                return self._build_recipient(route, f"{known.name or 'somebody'} ({to})")
         return None
 
     def answered(self, route: Route, *, typed: bool) -> None:
-        """Take the buttons away from what was asked at *route*; a press does so by itself."""
+        """Remove the buttons of questions at *route*, unless a press already removed them."""
         for there, message in [*self._open]:
             if there.is_same_chat(route) and there.thread == route.thread:
                 self._open.remove((there, message))
@@ -110,9 +110,9 @@ class Messenger:
         *,
         repeat: bool = False,
     ) -> PostResult:
-        """Send one message, once, and return what is known of it.
+        """Send one message, once, and return its known outcome.
 
-        *repeat* marks it as one that may have arrived before.
+        *repeat* marks a message that may already have arrived.
         """
         outbox = self._channels.outboxes.get(route.channel)
         if outbox is None:
@@ -127,14 +127,14 @@ class Messenger:
         """Return the channel of *route*."""
         return self._channels.at(route)
 
-    def _placed(self, route: Route, name: str) -> Place:
+    def _build_recipient(self, route: Route, name: str) -> Recipient:
         whom: Whom = "person" if route.private else "group"
         if self._is_owners(route):
             whom = "owner"
         topic = f", topic {route.thread}" if route.thread else ""
         chat = f" {route.chat}" if route.chat else ""
         kind = {"owner": "your own chat", "group": "a group", "person": "a private chat"}[whom]
-        return Place(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
+        return Recipient(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
 
     def _is_owners(self, route: Route) -> bool:
         return route.private and any(map(route.is_same_chat, self._channels.places))
@@ -167,10 +167,10 @@ class AskUser(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @attrs.frozen
-class _Letter:
-    """What would be sent, and where: files by their paths, with the hashes of their bytes."""
+class _OutgoingMessage:
+    """A message to send, with its recipient; files by path, with the hash of their bytes."""
 
-    place: Place
+    place: Recipient
     files: Mapping[str, tuple[bytes, str]]
 
     @property
@@ -185,7 +185,7 @@ class _Letter:
 
 
 class Talk:
-    """Says and asks, by *messenger*; files come from *workspace*."""
+    """Sends messages and questions by *messenger*; files come from *workspace*."""
 
     def __init__(self, messenger: Messenger, workspace: Root, blocking: Blocking) -> None:
         self._messenger = messenger
@@ -193,18 +193,18 @@ class Talk:
         self._blocking = blocking
 
     async def plan_message(self, given: MessageToSend, context: ToolContext) -> Plan:
-        """Say what would go to whom: the whole text, and each file with its hash."""
-        letter = await self._letter(given, context)
-        lines = [f"To {letter.place.name}"]
-        for path, (data, sha) in letter.files.items():
+        """Plan a message: its recipient, the whole text, and each file with its hash."""
+        draft = await self._prepare(given, context)
+        lines = [f"To {draft.place.name}"]
+        for path, (data, sha) in draft.files.items():
             lines.append(f"File {escape_name(path)}: {len(data):,} bytes, sha256 {sha}")
-        # What is chosen freely stands last: it cannot pass for another recipient or file.
+        # Freely chosen text comes last, so it cannot pass for another recipient or file.
         subject = "\n".join([*lines, "Text:", given.text])
         outgoing = "\n".join([given.text, *given.files])
-        return Plan(SendMessage(letter.place.whom), subject, letter.facts, outgoing)
+        return Plan(SendMessage(draft.place.whom), subject, draft.facts, outgoing)
 
     async def send_message(self, given: MessageToSend, context: ToolContext) -> str:
-        """Send what was examined, if it is still the same, and say what became of each part."""
+        """Send the planned message, if it is unchanged, and return the outcome of each part."""
         if not given.files:
             return await self._send(given, context)
         uploads = self._messenger.uploads
@@ -233,8 +233,8 @@ class Talk:
         listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
         return f"asked{listed}; the answer will come as the next message: end your turn"
 
-    async def _letter(self, given: MessageToSend, context: ToolContext) -> _Letter:
-        """Examine a message, with the very bytes of its files."""
+    async def _prepare(self, given: MessageToSend, context: ToolContext) -> _OutgoingMessage:
+        """Resolve the recipient and read the files."""
         place = await self._messenger.place(given.to, context.route)
         if place is None:
             raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
@@ -242,7 +242,7 @@ class Talk:
             raise ToolFailure("there is neither text nor a file in it; nothing was sent")
         if len(set(given.files)) < len(given.files):
             raise ToolFailure("a file is named twice; nothing was sent")
-        return _Letter(place, await self._blocking(partial(self._read, given.files)))
+        return _OutgoingMessage(place, await self._blocking(partial(self._read, given.files)))
 
     def _read(self, paths: Sequence[str]) -> dict[str, tuple[bytes, str]]:
         """Read files, with their hashes; blocks."""
@@ -263,17 +263,17 @@ class Talk:
         return found
 
     async def _send(self, given: MessageToSend, context: ToolContext) -> str:
-        letter = await self._letter(given, context)
-        if letter.facts != dict(context.facts):
+        draft = await self._prepare(given, context)
+        if draft.facts != dict(context.facts):
             raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
-        posts = _posts(self._messenger.at(letter.place.route), given.text, letter.attachments)
+        posts = _posts(self._messenger.at(draft.place.route), given.text, draft.attachments)
         sent: list[str] = []
         messages: list[str] = []
         until = trio.current_time() + PATIENCE
         for what, part, files in posts:
             outcome: PostResult = Unsure("nobody answered in time")
             with trio.move_on_at(until):
-                outcome = await self._messenger.post(letter.place.route, part, files)
+                outcome = await self._messenger.post(draft.place.route, part, files)
             if not isinstance(outcome, Sent):
                 raise _failure(outcome, sent, of=len(posts), what=what)
             sent.append(what)
@@ -290,10 +290,10 @@ async def plan_question(given: AskUser, context: ToolContext) -> Plan:
 def _posts(
     channel: Channel, text: str, files: tuple[Attachment, ...]
 ) -> list[tuple[str, Rich, tuple[Attachment, ...]]]:
-    """Make posts of a message, each of which arrives or does not, and name them.
+    """Split a message into named posts, each of which arrives or does not.
 
-    Each file is one of its own, but for pictures, which are an album; a short text, or the short
-    end of a long one, goes with the first.
+    Each file is a separate post, but pictures form an album.  A short text, or the short end of
+    a long one, is the caption of the first.
     """
     pieces = list(channel.render(text)) if text.strip() else []
     caption = Rich("")
@@ -318,7 +318,7 @@ def _posts(
 def _failure(
     outcome: PostResult, sent: list[str], *, of: int = 1, what: str = "the question"
 ) -> ToolFailure:
-    """Say what became of a message that did not arrive as a whole."""
+    """Build the failure of a message that did not arrive completely."""
     assert not isinstance(outcome, Sent)
     before = f"; before it went out: {', '.join(sent)}" if sent else ""
     after = "; nothing after it was sent" if of > len(sent) + 1 else ""

@@ -1,4 +1,4 @@
-"""What the model may do: the contracts of a tool and of a search, and the files tools reach."""
+"""Contracts of a tool and of a search, and the files that tools can reach."""
 
 import hashlib
 import re
@@ -24,9 +24,9 @@ from elwood.foundation.text.lines import escape_name
 
 
 class ToolFailure(Exception):
-    """The tool could not do it; the text is for the model, which may try something else.
+    """The tool failed; the text is for the model, which may try something else.
 
-    *untrusted* says that the text holds words of strangers, from *origin*.  *unknown*: it may or
+    *untrusted*: the text contains words of strangers, from *origin*.  *unknown*: the tool may or
     may not have acted.
     """
 
@@ -40,9 +40,9 @@ class ToolFailure(Exception):
 
 
 class NestedCallFailed(ToolFailure):
-    """A call from within a tool came to nothing, or nobody knows; *outcome* is as in its receipt.
+    """A call made by a tool failed or its result is unknown; *outcome* is as in its receipt.
 
-    A tool that does not catch it fails with the same words.
+    If the tool does not catch it, the tool fails with the same words.
     """
 
     def __init__(self, text: str, outcome: Outcome, label: Label = CLEAN, origin: str = "") -> None:
@@ -53,17 +53,16 @@ class NestedCallFailed(ToolFailure):
 
 @attrs.frozen
 class Output:
-    """What a tool gives: *text*, and what it brings into the conversation, from *origin*.
-
-    The text may say why the call *failed*.  A call of effect keyed has *acted* if something was
-    done that must not be done twice: its turn is not tried again then.
-    """
+    """The result of a tool."""
 
     text: str
+    # Labels that it adds to the conversation, and their origin.
     untrusted: bool = False
     private: bool = False
     origin: str = ""
+    # The call failed, and the text gives the reason.
     failed: bool = False
+    # A call of effect keyed did something that must not be repeated: its turn is not retried.
     acted: bool = False
 
 
@@ -71,94 +70,96 @@ Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]
 
 
 async def refuse_call(name: str, arguments: Mapping[str, object]) -> Output:
-    """Refuse a call where none can be made: while a call is examined, and within a nested one."""
+    """Refuse a call: while another call is examined, and within a nested call."""
     await trio.lowlevel.checkpoint()
     raise NestedCallFailed(f"{name}: no call can be made from here", "denied")
 
 
 @attrs.frozen(kw_only=True)
 class ToolContext:
-    """What a tool is told of the conversation that calls it.
-
-    *route* is where the running turn's answer goes, *label* what the conversation has taken in,
-    *source* which one it is and whose words they are.  *now* is Unix time, *zone* the owner's (an
-    IANA name).  *bounds* are those of the run, if it is one; *tools* are the names
-    of those that it may use.  *written* are the files that we have written in this conversation,
-    as targets of receipts; *sees* tells whether the model still sees a text in a result.  *facts*
-    are those of the plan that was allowed: what runs must still be that.  *principal* speaks.
-    *number* names a call of the model in its conversation, also when it is repeated after a crash;
-    *earlier* counts the calls of the same tool in this turn before it.
-
-    *call* makes a call of another tool, by its name and arguments, through the gate: judged, asked
-    about and recorded like a call of the model.  It raises NestedCallFailed.  It may do no more
-    than the tool that makes it: only look if that one has the risk "read", and only what is pure
-    if that one is pure or keyed, since it may run again.  Its time is not the outer tool's.
-    """
+    """The circumstances of a call."""
 
     session: str
+    # Where the answer of the running turn goes.
     route: Route
+    # Unix time.
     now: float
+    # The owner's time zone (an IANA name).
     zone: str = "UTC"
+    # Labels of the conversation's content.
     label: Label = CLEAN
+    # Which conversation it is and whose words it contains.
     source: str = ""
+    # Bounds of the run, if it is one.
     bounds: RunBounds | None = None
+    # Names of the tools that the run may use.
     tools: Collection[str] = ()
+    # Files written in this conversation, as targets of receipts.
     written: Collection[str] = ()
+    # Return True if a result with this text is still in the model's context.
     sees: Callable[[str], bool] = lambda text: False
+    # Facts of the plan that was allowed; they must still hold when the call runs.
     facts: Mapping[str, str] = attrs.field(factory=dict)
+    # The person or task that caused the call.
     principal: str = ""
+    # Id of a call of the model in its conversation, the same when it is repeated after a crash.
     number: str = ""
+    # Number of earlier calls of the same tool in this turn.
     earlier: int = 0
+    # Call another tool through the gate: judged, asked about and recorded like a call of the model.
+    # Raises NestedCallFailed.  Under risk "read" it may only read; under effect pure or keyed it
+    # must be pure, since it may run again.  Its time does not count for the outer tool.
     call: Call = refuse_call
 
 
 @attrs.frozen
 class Tool:
-    """Something the model may do; *id* is ``integration.resource.action``.
-
-    *input* is at once the schema that the model sees, the check at the gate, and the type that
-    *run* gets; where somebody else checks it is dict, and *schema* is theirs, as JSON.
-    *effect* says what a repeat would do; when in doubt, once.
-    *plan* examines a call without doing anything: what it would do is what the policy judges, the
-    owner is asked about, and an approval is bound to; without it only *risk* is known.
-    *scope* finds what may be permitted with a call, where *plan* does not say it: only when the
-    owner is to be asked.
-    *gives* is what every result brings into the conversation; *policy* is the word that holds for
-    the tool unless the owner has one.  One that *writes* leaves the file that its target names;
-    one that *forgets* makes the words of its turn something that is not to be kept.  The first line
-    of what one *tells* says what was done, better than its target does; one whose effect is pure
-    *looks_at* something, which is counted.
-    *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
-    what a call is about, for receipts.  *watched* makes the call that looks at what a task
-    watches, None if that is nothing for this tool.  *stop* ends what a call has begun elsewhere,
-    when its turn is stopped; it returns the result, None if that is unknown.
-    """
+    """A tool for the model."""
 
     name: str
     description: str
+    # Type of the arguments, checked at the gate; also the schema for the model.  It is dict if the
+    # provider of the tool checks them.
     input: type[Any]
     run: Callable[[Any, ToolContext], Awaitable[str | Output]]
     risk: Literal["read", "write", "destructive"] = "write"
+    # The effect of a repetition; when in doubt, once.
     effect: Effect = "once"
+    # Seconds.
     timeout: float = 60.0
+    # Maximum characters of a result.
     limit: int = 50_000
+    # Describe the subject of a call in a few words, for receipts.
     target: Callable[[Any], str] = str
+    # Examine a call without doing anything.  The policy judges the plan, a question
+    # shows it, and an approval is bound to it.  Without a plan there is only *risk*.
     plan: Callable[[Any, ToolContext], Awaitable[Plan]] | None = None
+    # Labels that every result adds to the conversation.
     gives: Label = CLEAN
+    # ``integration.resource.action``
     id: str = attrs.field(default=attrs.Factory(lambda tool: f"own.{tool.name}", takes_self=True))
+    # Default policy, if the owner has not set one.
     policy: Word | None = None
+    # Leaves the file that its target names.
     writes: bool = False
+    # Makes the words of its turn something that must not be kept.
     forgets: bool = False
+    # The first line of its result describes the action better than its target does.
     tells: bool = False
+    # JSON schema of the provider of the tool, if *input* is dict.
     schema: str = ""
+    # Build the call that reads the target a task watches; None if this tool cannot.
     watched: Callable[[str], object | None] | None = None
+    # Noun of the things that a tool of effect pure reads, for counting.
     looks_at: str = "thing"
+    # Find the coverage of a permission if *plan* does not include it; called only to ask the owner.
     scope: Callable[[Any, ToolContext], Awaitable[ApprovalScope | None]] | None = None
+    # Stop remote work of a call when its turn is stopped; None: the result is unknown.
     stop: Callable[[ToolContext], Awaitable[Output | None]] | None = None
 
     @property
     def definition(self) -> str:
-        """The hash of what the tool is: an approval of another definition does not count."""
+        """Hash of the definition: an approval of another definition does not count."""
         return _definition(self)
 
     @property
@@ -184,7 +185,7 @@ def _definition(tool: Tool) -> str:
 
 
 def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
-    """Make the plan of a tool whose calls all do the same kind of thing."""
+    """Build a plan function for a tool whose calls all have the same action."""
 
     async def plan(given: object, context: object) -> Plan:
         await trio.lowlevel.checkpoint()
@@ -194,9 +195,9 @@ def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
 
 
 def in_words(given: object) -> str:
-    r"""List the arguments of a call, a line each, but for those left as they are by default.
+    r"""Format the arguments of a call, one per line, without those that have their default.
 
-    What could pass for another line, or for JSON, is JSON.
+    Ambiguous values, such as those with line breaks, are formatted as JSON.
 
     >>> print(in_words({"to": "Bo", "text": "a\nto: Eve", "times": 2}))
     to: Bo
@@ -219,51 +220,51 @@ def _plain(value: object) -> str:
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A *text* that was found, what it is from (*origin*), and what it brings along.
-
-    *updated* is a date or time (ISO 8601), *about* says more of it in a few words; *words* counts
-    those of the question that are in it.  *kind* says what it is, if its origin tells.
-    """
+    """A *text* that was found."""
 
     text: str
+    # Where it is from.
     origin: str
+    # Labels that it adds to the conversation.
     label: Label
+    # Date or time (ISO 8601).
     updated: str = ""
+    # A short description.
     about: str = ""
+    # Number of words of the query in it.
     words: int = 0
+    # Kind of the text, if its origin has kinds.
     kind: str = ""
 
 
 class TextSearch(Protocol):
-    """What `search_memory` asks, and what has to forget as well."""
+    """A source that `search_memory` searches, and from which a text can be forgotten."""
 
     name: str
 
     async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
-        """Find the best *limit* texts, the best first."""
+        """Return the best *limit* texts, the best first."""
 
     async def forget(self, key: str, text: str, tool: str) -> Sequence[str]:
-        """Let no place of ours say *text* (noted as *key* by *tool*); name those that still do.
+        """Remove *text* (noted as *key* by *tool*); return the places that still contain it.
 
         Raises ForgettingFailed.
         """
 
 
 class ForgettingFailed(Exception):
-    """It may still be said somewhere; the text says why."""
+    """The text may still exist somewhere; the message gives the reason."""
 
 
 @attrs.frozen
 class LentFolder:
-    """The folder *root* beside the workspace; file tools find it at *place* as well.
-
-    Only conversations in *chats* (`Route.address`) reach it; if there are none, all do.
-    Strangers may have written what is in an *untrusted* one.
-    """
+    """The folder *root* outside the workspace, also accessible at *place* for file tools."""
 
     root: Root
     place: str = ""
+    # Conversations (`Route.address`) that reach it; all if empty.
     chats: Collection[str] = ()
+    # Its content may be from strangers.
     untrusted: bool = False
 
     def is_open(self, route: Route) -> bool:
@@ -271,7 +272,7 @@ class LentFolder:
 
 
 class ReachedPath(NamedTuple):
-    """A *path* in *root*; *start* stands before it where people and models read it."""
+    """A *path* in *root*; *start* is its prefix in texts for people and models."""
 
     root: Root
     path: str
@@ -279,9 +280,9 @@ class ReachedPath(NamedTuple):
 
 
 class WorkspaceFiles:
-    """The workspace *root*, and the folders *lent* beside it.
+    """The workspace *root* and the folders *lent* outside it.
 
-    *place* says where commands find a path of this machine, None if they do not; it blocks.
+    *place* returns the path at which commands find a path of the host, or None; it blocks.
     """
 
     def __init__(
@@ -295,10 +296,10 @@ class WorkspaceFiles:
         self._place = place
 
     def reached(self, path: str, route: Route) -> ReachedPath:
-        """Say which root the *path* is in, and where there, for a conversation at *route*; blocks.
+        """Resolve *path* for a conversation at *route*; blocks.
 
-        An absolute path may be as commands see it, or as it is on this machine.  What is beneath
-        none of the roots is left to the workspace, which refuses it.
+        An absolute path may be as commands see it, or as on the host.  A path outside all roots is
+        passed to the workspace, which refuses it.
         """
         if path.startswith("/"):
             for start, root in self._starts(route):
@@ -308,7 +309,7 @@ class WorkspaceFiles:
         return ReachedPath(self.root, path)
 
     def named_mounts(self, command: str, route: Route) -> list[LentFolder]:
-        """List the mounts that *command* names, of those that are open at *route*."""
+        """Return the mounts that *command* names, of those that are open at *route*."""
         mounts = [one for one in self._lent if one.place and one.is_open(route)]
         return [one for one in mounts if _is_named(one, command)]
 
@@ -322,7 +323,7 @@ class WorkspaceFiles:
 
 
 def _is_named(mount: LentFolder, command: str) -> bool:
-    """Return True if *command* has the path of *mount*, or one that may mean any mount."""
+    """Return True if *command* has the path of *mount*, or a path that may mean any mount."""
     parent = re.escape(mount.place.rpartition("/")[0])
     is_any = re.search(rf"{parent}(?![\w-]|/[\w-]+(?![\w*?\[{{$-]))", command) is not None
     return is_any or mount.place in command or str(mount.root.path) in command
@@ -330,7 +331,7 @@ def _is_named(mount: LentFolder, command: str) -> bool:
 
 @contextmanager
 def reaching(path: str) -> Iterator[None]:
-    """Say to the model why *path* was refused in the block."""
+    """Convert refusals of *path* in the block into a ToolFailure for the model."""
     name = escape_name(path) or "the path"
     try:
         yield

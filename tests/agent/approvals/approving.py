@@ -1,4 +1,4 @@
-"""Approvals with everything around them bare: an outbox that keeps what it gets, and hints."""
+"""The approvals actor with fakes: an outbox that records its messages, and hints."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -85,7 +85,7 @@ class World:
         return [post.part.text for post in self.posts if post.route.chat == str(chat)]
 
     def entries(self) -> list[ApprovalEntry]:
-        """What stands in the journal."""
+        """Return the entries of the journal."""
         lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
         return [e for line in lines for e in decoder(ApprovalEntry).decode(line).entries]
 

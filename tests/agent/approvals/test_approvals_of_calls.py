@@ -45,7 +45,7 @@ from tests.agent.approvals.approving import (
 from tests.journeys.disk import BadDisk
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "approvals.jsonl"
-# What is decided by others: the plan and its hash, the running of what was allowed, the model.
+# Covered by other tests: the plan and its hash, the run of an allowed call, the model.
 ELSEWHERE = {
     "AP-08": "gate: hashes of named files are facts of the plan",
     "AP-09": "gate: the file is opened and hashed when it runs",
@@ -123,7 +123,7 @@ async def test_a_call_is_asked_about_once_and_decided_by_a_press(world: World) -
 
 
 async def test_ap_01_ap_24_ap_27_ap_28_who_is_no_owner_decides_nothing(world: World) -> None:
-    """Others in the chat, guests of other channels, sessions; forwarding a button helps nobody."""
+    """Others in the chat, guests of other channels and sessions cannot decide."""
     others = ["tg:7", "tg:2", "", "TG:1", "tg:1 ", "slack:1", "web:token", "session:tg-1", "run:7"]
     asked = question(principal="web:token", route=Route("web", "1"))
     async with running(world, OWNER_ROUTE) as ask:
@@ -227,7 +227,7 @@ async def test_ap_06_a_restart_between_question_and_press_changes_nothing(world:
 
 
 async def test_ap_07_another_plan_of_the_same_call_is_asked_anew(world: World) -> None:
-    """And what was answered about the first is worth nothing for the second."""
+    """The answer about the first does not count for the second."""
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
         first = data(world, "Allow once")
@@ -389,7 +389,7 @@ async def test_a_permission_without_an_end_stands_until_it_is_revoked(world: Wor
 
 
 async def test_where_commands_are_not_confined_the_socket_decides_nothing(world: World) -> None:
-    """What a command can read on the disk, or be told by the socket, decides nothing."""
+    """A command cannot decide with codes from the disk or the socket."""
     world.confined = False
     async with running(world, Route("console")) as ask:
         await ask.seek(question("a"))
@@ -600,7 +600,7 @@ async def test_without_an_owners_chat_the_answer_is_no(world: World) -> None:
 
 
 async def test_what_cannot_be_shown_ends_the_question_before_it(world: World) -> None:
-    """A call that changed is refused: a yes to what it was must not be given any more."""
+    """A changed call is refused: a yes to its old form must not count."""
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
         changed = msgspec.structs.replace(question(plan="other"), subject="x" * (MAX_SHOWN + 1))

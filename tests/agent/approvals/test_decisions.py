@@ -1,6 +1,6 @@
-"""What is found about a call, without asking anybody: pure functions of what was recorded."""
+"""Decisions about a call from the recorded state: pure functions."""
 
-from elwood.agent.approvals.decisions import find, look_up
+from elwood.agent.approvals.decisions import find_decision, look_up
 from elwood.agent.approvals.messages import Pending, Verdict
 from elwood.agent.approvals.state import ApprovalDecided, ApprovalState
 from tests.agent.approvals.test_state import question, sought
@@ -10,7 +10,7 @@ LASTS = 300.0
 
 
 def state(*entries: ApprovalDecided) -> ApprovalState:
-    """What is known after a question at 0, and *entries* at 1."""
+    """Return the state after a question at 0, and *entries* at 1."""
     made = ApprovalState()
     made.apply(0.0, sought("1"))
     for entry in entries:
@@ -19,10 +19,10 @@ def state(*entries: ApprovalDecided) -> ApprovalState:
 
 
 def test_a_question_whose_time_is_over_ends_where_it_is_asked_again() -> None:
-    """Also if nobody has ended it yet: its timer and who asks may come at the same moment."""
+    """Even if its timer has not closed it yet: a request may arrive at the same time."""
     asked = question("call 1")
-    assert find(state(), asked, LASTS - 1).answer == Pending()
-    over = find(state(), asked, LASTS)
+    assert find_decision(state(), asked, LASTS - 1).answer == Pending()
+    over = find_decision(state(), asked, LASTS)
     assert over.answer == Verdict("expired", "")
     assert over.entries == (ApprovalDecided("1", "expired", "", "plan call 1"),)
 
@@ -30,7 +30,7 @@ def test_a_question_whose_time_is_over_ends_where_it_is_asked_again() -> None:
 def test_a_question_about_something_else_ends_where_the_call_is_asked_about_anew() -> None:
     changed = question("call 1", plan="another")
     for now, ruling in ((1.0, "withdrawn"), (LASTS, "expired")):
-        step = find(state(), changed, now)
+        step = find_decision(state(), changed, now)
         assert step.answer is None
         assert [entry.ruling for entry in step.entries if isinstance(entry, ApprovalDecided)] == [
             ruling

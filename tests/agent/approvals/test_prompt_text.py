@@ -1,4 +1,4 @@
-"""How questions look, whatever is in them."""
+"""The format of questions, with any content."""
 
 import re
 from datetime import UTC
@@ -14,10 +14,10 @@ from elwood.agent.approvals.prompt_text import (
     answer_of,
     button_pressed,
     buttons,
+    decided_message,
     details_message,
     overview,
     request_messages,
-    settled_message,
 )
 from elwood.agent.approvals.state import ApprovalRequest, Question
 from elwood.agent.conversation.calls import ApprovalScope
@@ -94,7 +94,7 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     sound(details)
     assert "/allow ABC234 once" in details.text
     decided = msgspec.structs.replace(asked, ruling="once", by="tg:1")
-    settled = settled_message(decided, HOME, CHANNELS, UTC)
+    settled = decided_message(decided, HOME, CHANNELS, UTC)
     sound(settled)
     assert settled.text.endswith("\n\n✓ Allowed once by you, Thu 00:00.")
     assert code_in((settled,))[:ENDS] == shown[:ENDS]

@@ -1,4 +1,4 @@
-"""Where the owner is told things, and which channel knows a session or a person."""
+"""Routes for notices to the owner, and the channel of a session or a person."""
 
 import msgspec
 import pytest

@@ -57,7 +57,7 @@ def of_a_failure() -> Label:
 
 
 def of_receipts() -> Label:
-    """What Elwood itself writes adds nothing; what a call brought, it brought before."""
+    """Elwood's own text adds nothing; the labels of a call were added before."""
     own = (*STARTED, CallStarted("t1", "c1", "tool", "pure"), ended(CLEAN), Noticed("t1", "done"))
     assert after(*own[:4], ended(U, "evil.example")) == U
     return after(*own)
@@ -170,7 +170,7 @@ KEPT = (
 
 @pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
 def test_a_refused_call_brings_the_label_of_its_conversation_back(ruling: Ruling) -> None:
-    """Its words, which the model is told, were written under that label."""
+    """The model reads its words, which were written under that label."""
     private = tuple(
         msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
         for e in KEPT

@@ -109,7 +109,7 @@ def failure(step: Fail) -> ModelFailure:
 
 @attrs.frozen
 class House:
-    """The actor, supervised, and what a test looks at."""
+    """The supervised actor, and values for assertions."""
 
     models: Address[ModelsMail]
     actor_table: ActorTable
@@ -214,7 +214,7 @@ async def test_a_rate_limit_waits_as_long_as_asked(tmp_path: Path, clock: MockCl
 async def test_what_only_a_person_can_mend_is_not_asked_again(
     tmp_path: Path, clock: MockClock, kind: FailureKind
 ) -> None:
-    """LLM-02, LLM-03, LLM-37, LLM-38: one request, however much is to be done."""
+    """LLM-02, LLM-03, LLM-37, LLM-38: one request, even if many calls wait."""
     a = Scripted(otherwise=Fail(kind))
     async with house(tmp_path, a=a) as it:
         answers = []
@@ -244,7 +244,7 @@ async def test_what_only_a_person_can_mend_is_not_asked_again(
 async def test_what_a_person_can_mend_is_tried_when_they_write(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    """A message each, and all that wait for one try share what comes of it."""
+    """A message for each, and all that wait for one attempt share its result."""
     a = Scripted(otherwise=Fail("spend_limit"))
     async with house(tmp_path, a=a) as it:
         for minutes in range(3):

@@ -322,7 +322,7 @@ async def test_a_revoked_key_is_told_without_the_key() -> None:
 
 
 async def test_a_service_that_wants_a_key_is_told_apart_from_one_that_has_it_revoked() -> None:
-    """One at an address of our own may want none, and is asked; the others are not."""
+    """A service at our own address may need no key and gets the request; the others do not."""
     fake = FakeModels(key=KEY)
     async with serving(fake.answer) as url, aclosing(Client()) as client:
         for address, requests in ((url, 1), ("https://api.anthropic.com", 1)):

@@ -145,7 +145,7 @@ CALL = (("list_files", "{}"),)
 async def test_each_end_of_a_response_is_told_apart(
     row: str, step: Say, stop: str, calls: int
 ) -> None:
-    """Calls may run after "tools" only; what a turn does with each end is the turn's."""
+    """Calls may run only after "tools"; the turn handles each stop reason."""
     completion = await complete(step)
     assert (completion.stop, len(completion.message.calls)) == (stop, calls)
     assert completion.usage.estimated == (row == "LLM-41")

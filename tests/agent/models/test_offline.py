@@ -1,4 +1,4 @@
-"""The offline model: what it makes of commands, of results and of a whole conversation."""
+"""The offline model: commands, results and a whole conversation."""
 
 import json
 import re
@@ -121,7 +121,7 @@ async def test_a_command_calls_its_tool_and_tells_the_result(
 
 
 def assert_quoted(told: str) -> None:
-    """What others said stands in *told*, but in code or in quotes only."""
+    """*told* contains words of others only in code or in quotes."""
     assert LIES in told
     assert LIES not in re.sub(r"(?s)^```\n.*?\n```$|“[^”]*”", "", told, flags=re.M)
 
@@ -180,7 +180,7 @@ async def test_without_tools_it_says_so() -> None:
 
 
 async def test_what_is_told_without_a_question_is_quoted() -> None:
-    """So is what came of a call that had waited for the owner's yes."""
+    """The same for the result of a call that had waited for the owner's yes."""
     talk = Talk()
     await talk.say("run make")
     await talk.results(WAITING, failed=True)

@@ -303,7 +303,7 @@ async def test_every_history_is_in_an_order_that_strict_servers_accept(
 
 @pytest.mark.parametrize("host", ["api.mistral.ai", "proxy.example"])
 def test_mistral_gets_ids_of_nine_letters_and_digits(host: str) -> None:
-    """Ids of other services stand in a history too, also as those services wrote them."""
+    """A history may contain ids of other services, unchanged."""
     settings = ProviderSettings(api="openai", base_url=f"https://{host}/v1")
     openai = OpenAI("m", settings, Client(), str)
     ids = ("call_PTLP8xhu3uwZk4l3nlnrrJha", "D681PevKs")
@@ -335,7 +335,7 @@ STEPS = st.lists(st.sampled_from(["human", "notice", "round", "said"]), max_size
 
 @given(STEPS)
 def test_a_longer_history_only_adds_to_a_shorter_one(steps: list[str]) -> None:
-    """So that what a server has read once it need not read again."""
+    """The server need not read a prefix again."""
     openai = OpenAI("m", ProviderSettings(api="openai"), Client(), str)
     history: list[Message] = [Human("a")]
     before: list[Any] = [{"role": "system", "content": ""}]

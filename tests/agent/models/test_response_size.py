@@ -12,7 +12,7 @@ from tests.fake_models import SSE, Bytes, FakeModels, event
 
 Json = dict[str, Any]
 PIECE = "lorem ipsum " * 5_000
-# More than any response may have; the server falls silent then, so who reads on would stall.
+# More than any response may have; then the server is silent, so reading on would stall.
 PIECES = MOST_EVENT_BYTES // len(PIECE) + 1
 DELTA = {"type": "text_delta", "text": PIECE}
 

@@ -19,7 +19,7 @@ def reaction(
     elapsed: float = 0.0,
     jitter: float = 0.0,
 ) -> float | str:
-    """Say what the actor does: wait so many seconds, ask this model, or give up."""
+    """Return the actor's next step: seconds to wait, the next model, or give up."""
     seconds = retry_in(fault, attempt, jitter)
     if seconds is not None and elapsed + seconds <= patience(fault.kind, "a/m", rest):
         return seconds

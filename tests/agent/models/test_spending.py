@@ -1,4 +1,4 @@
-"""Prices, the ledger, limits, warnings, and the list of what was spent."""
+"""Prices, the ledger, limits, warnings, and the list of costs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Approvals: who is let in, by whom, once, and over every restart."""
+"""Pairing: access is granted by an owner, once, and survives restarts."""
 
 from functools import partial
 from pathlib import Path

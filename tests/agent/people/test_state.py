@@ -1,4 +1,4 @@
-"""The fold of people: bounded, whoever asks."""
+"""The fold of people has bounds."""
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import (

@@ -110,7 +110,7 @@ ACTS: dict[str, list[Action]] = {
     "TA-35": [SendRequest("news.example"), SendRequest("news.example", "allowed")],
     "TA-36": [SendMessage("person")],
     "TA-37": [SendMessage("group")],
-    # The sandbox has no network whatever is decided; `core.commands` says so of the words.
+    # The sandbox never has network; `core.commands` judges the words.
     "TA-38": [RunCommand("forbidden", "there is no network in the sandbox")],
     "TA-39": [SendMessage("owner")],
     "TA-40": [CallRemote("read", open_world=True), CallRemote("write", open_world=True)],
@@ -146,7 +146,7 @@ def test_row_of_the_table(row: str) -> None:
 
         assert type(decision).__name__.lower() == expected, action
         if isinstance(decision, Ask) and in_row(row).label.untrusted:
-            # No "always" in any of them (AP-15, TA-14, TA-35), and the owner is told why.
+            # None offers "always" (AP-15, TA-14, TA-35), and the question has the reason.
             assert not decision.remember
             assert "has read" in decision.why
 
@@ -160,7 +160,7 @@ def test_no_row_is_left_out() -> None:
 
 @pytest.mark.parametrize("label", [Label(), U, P, UP])
 def test_an_address_may_be_200_characters_long_unless_the_owner_wrote_it(label: Label) -> None:
-    """TA-16, and whatever was read."""
+    """TA-16, with any labels."""
     host = Situation(label=label, principal="owner", named_before=frozenset({"news.example"}))
     page = Situation(label=label, principal="owner", named_before=frozenset({PAGE}))
 

@@ -43,7 +43,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
 
 
 class People(Address[ApprovalsMail]):
-    """Answers who was let in, in the place of approvals."""
+    """A fake approvals actor that lists the people with access."""
 
     def __init__(self) -> None:
         super().__init__(Mailbox("approvals", 1))
