@@ -1,8 +1,8 @@
-"""Clients that are attached to sessions: what they see of a session, and what they say in it.
+"""Clients that are attached to sessions.
 
-A client sees the posts of its channel (`elwood.agent.channels.attached`).  Besides, it sees the
-state of the session and its messages and answers in other channels.  These are read from the
-published state of the session: they are offered, and a client may miss some.
+A client gets the posts of its channel (`elwood.agent.channels.attached`), and also the state of the
+session and its messages and answers in other channels. These are read from the published state of
+the session: they are offered, and a client may miss some.
 """
 
 import math
@@ -33,29 +33,29 @@ from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import native
 from elwood.foundation.text.splitting import with_footer
 
-# Exchanges that a new client sees, and characters of a text from before or from elsewhere.
+# Exchanges shown to a new client, and characters of an old text or one from another channel.
 EXCHANGES, MAX_SHOWN = 2, 4000
-# Characters of the line about running work; bytes of a file that goes along with a message.
+# Characters of the line about running work; bytes of a file sent with a message.
 MAX_RUNNING, MAX_FILE = 150, 20 << 20
 
 
 @attrs.define(eq=False)
 class _View:
-    """What *client* has seen of its session."""
+    """The parts of a session that *client* has received."""
 
     client: AttachedClient
-    # The messages and answers that it has seen, by their keys.
+    # Keys of the messages and answers that it has received.
     known: set[str]
-    # The id of the message that was said here last.
+    # Id of the newest message from this client.
     own: str = ""
     state: frames.State | None = None
 
 
 class SessionClients:
-    """Attach clients to sessions, through the channel *name*, in which all of them are *owner*.
+    """Attaches clients to sessions, through the channel *name*, in which all of them are *owner*.
 
-    *route_of* and *describe_absence* are those of `AttachedClients`.  Without *keeper* a client
-    cannot name files of this machine.
+    *route_of* and *describe_absence* are as in `AttachedClients`. Without *keeper*, a client cannot
+    send files of this machine.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SessionClients:
         return next((name for name in live if self._route_of(name) == route), None)
 
     def stop(self, number: int) -> None:
-        """Have each client, also later ones, stop its own message: the signal *number* came.
+        """Have all clients, also later ones, stop their own message after the signal *number*.
 
         *has_stopped* is set when that is recorded.
         """
@@ -103,7 +103,7 @@ class SessionClients:
     async def _follow(self, view: _View) -> None:
         client = view.client
         if [one for one in self.attached if one.mode == "talk"] == [client]:
-            # What waits for a decision was asked of a client that has gone.
+            # The pending questions were sent to a client that has gone.
             asked = ListApprovals(by=self._owner.id, route=self._route_of(client.session))
             self._core.approvals.offer(asked)
         while True:
@@ -111,11 +111,11 @@ class SessionClients:
             await self._core.live.wait_change()
 
     def _look(self, view: _View) -> None:
-        """Give the client what has changed since the last look."""
+        """Send the client the changes since the last call."""
         client = view.client
         state = self._core.live.states.get(client.session) or Session()
         turn, waiting = state.turn, state.waiting.values()
-        # A recording is shown when it has words.
+        # A recording is shown after its transcription.
         heard = [one for one in (*(turn.inputs if turn else ()), *waiting) if not one.pending]
         replied = [one.replied for one in state.undelivered.values()]
         said = _said(state)
@@ -158,7 +158,7 @@ class SessionClients:
         """Return the last exchanges of *session* and their keys.  Blocks."""
         path = self._core.paths.state / "sessions" / f"{session}.jsonl"
         shown, known = list[frames.ToClient](), set[str]()
-        # It is a new one, or the session itself says what is wrong.
+        # The session is new, or it reports the damage itself.
         with suppress(JournalDamaged, OSError):
             history = History(session, list(entries_of(path, Entry)))
             for turn in [one for one in history.turns if history.is_present(one.seq)][-EXCHANGES:]:
@@ -170,17 +170,17 @@ class SessionClients:
                     known.add(_key(turn.answer))
         return shown, known
 
-    # --- what they say ----------------------------------------------------------------------------
+    # --- messages from clients --------------------------------------------------------------------
 
     async def _take(self, view: _View, said: frames.SaidHere) -> None:
         why = await self._hand_on(view, said)
         self.has_stopped |= bool(self._stop) and said.text == "/stop" and not why
         view.client.give(frames.Took(said.id, why))
-        view.state = None  # it is given again behind this, also if all is over by now
+        view.state = None  # sent again after this, even if the work is done by now
         self._look(view)
 
     async def _hand_on(self, view: _View, said: frames.SaidHere) -> str:
-        """Hand a message to the session; return why it was not taken, or ""."""
+        """Send a message to the session; return why it was refused, or ""."""
         session = view.client.session
         if view.client.mode == "watch":
             return "you only watch here"

@@ -1,7 +1,7 @@
-"""Moves a conversation to another place of its tree: decides what to write down for a command.
+"""Commands that move a conversation in its tree: they choose the entries to record.
 
-The session is at rest meanwhile.  Nothing is done before it stands in the log, in one line with the
-answer; so a command that a crash cut off is carried out again, and one that was answered is not.
+The session is at rest during that. All effects of a command are one line of the log, with its
+answer; so an interrupted command is run again, and an answered one is not.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,30 +36,30 @@ from elwood.agent.session.turn.prompt import spoken
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
 
-# Characters of a message that is named by its words.
+# Characters of a message's words that identify it.
 WORDS = 60
-# Tokens of a conversation that is worth being summed up.
+# Minimum tokens of a conversation to compact.
 WORTHWHILE = 2_000
 
 
 class _Back(msgspec.Struct, frozen=True):
-    """The *entry* that takes back the person's last messages, and what goes with them.
+    """The *entry* that undoes the person's last messages.
 
-    *notices* is what the model was told before the messages, *done* lists what stays done.  Before
-    it stands in the log features let go of what is *gone*: a crash between lets that be repeated.
+    Features remove their data about *gone* before the entry is recorded; after a crash in between,
+    they do it again.
     """
 
     entry: Resumed
     inputs: tuple[Received, ...]
-    notices: tuple[str, ...]
-    done: str
+    notices: tuple[str, ...]  # texts for the model that preceded the messages
+    done: str  # effects that remain
     gone: TakenBack
 
 
 class Branching:
     """Moves one session.
 
-    *withdraw* lets go of calls that wait for the owner, *ask* gives summaries.
+    *withdraw* cancels calls that wait for the owner; *ask* requests summaries.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Branching:
         if back.done:
             told.append(f"{DONE}\n{back.done.removeprefix(HEAD).strip()}")
         notice = "\n\n".join(told)
-        # What the notice tells was named by a model that had read all that is taken back.
+        # The notice contains names chosen by a model that had read everything that is undone.
         untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
@@ -121,14 +121,14 @@ class Branching:
         return AnsweredByTurn((back.entry, asked))
 
     async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
-        """Find the way to before the person's last *count* messages; None if there is none."""
+        """Return the way to before the last *count* messages; None if there are too few."""
         path = self._log.state.path
         begun = [node for node in path if node.begins]
         if not begun[-count:] or not count:
             return None
         start = begun[-count].seq
         if is_all:
-            # Of what is summed up the line holds no more where it began: all is looked through.
+            # A compacted line does not show where it began, so the whole log is read.
             start = 0 if any(is_notice_of_cut(node.message) for node in path) else begun[0].seq
         history = await self._log.look_since(start, lambda _, log: History("", log))
         gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
@@ -154,7 +154,7 @@ class Branching:
             await extension.taken_back(gone)
 
     async def branch(self, call: CommandCall) -> CommandAnswer:
-        """Mark the conversation as it is, or go on from before the newest messages."""
+        """Save the conversation here, or continue from before the newest messages."""
         given = call.given
         name = one_line(given, MAX_NAME)
         if name.isdecimal():

@@ -1,7 +1,7 @@
-"""What a session's log adds up to, and what is left to do.
+"""The state of a session, and its next step.
 
-`Session` is the fold over the entries of `log.entries`, in the order of the log.  It is
-changed in place by `apply` alone, so that a turn costs the same however long the log is.
+`Session` is the fold over the entries of `log.entries`, in the order of the log. Only `apply`
+changes it, in place, so that the cost of a turn does not depend on the length of the log.
 """
 
 import hashlib
@@ -38,80 +38,67 @@ from elwood.agent.session.log.turns import (
     outcome,
 )
 
-# Receipts that are remembered, without their texts.
+# Remembered receipts, without their texts.
 MAX_RECEIPTS = 50
-# Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once, and for
-# as many as there can be tasks.
+# Remembered results of task runs. The scheduler asks for them immediately; one per possible task.
 MAX_RUNS = 200
-# Stops that have left messages unanswered which can still be asked for.
+# Stops whose unanswered messages can still be answered with `/answer`.
 MAX_SET_ASIDE = 3
-# Messages of which it is known what they say, should an edit change nothing: it comes within
-# seconds, with the preview of a link.
+# Messages whose digest is remembered to detect edits without changes: these come within seconds,
+# with the preview of a link.
 MAX_EDITABLE = 100
-# What people were sent since they wrote last: so much of it is of use to the model, and characters
-# of each.
+# Messages sent to people since they last wrote: as many as help the model, and characters of each.
 MAX_OVERHEARD, MAX_WORDS = 10, 1000
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """How a run ended: *text* is its answer, *failed* says that this states a failure.
-
-    *acted* says that something was done which must not be done twice unasked, *waiting* that a
-    call waits for the owner; *told* is where the answer is posted, if it is, *label* that of the
-    conversation it ran in.  A call of it may have been *denied*: it is not to be asked for again.
-    """
+    """How a run ended: *text* is its answer; if *failed*, it states a failure."""
 
     text: str
     failed: bool = False
-    acted: bool = False
-    waiting: bool = False
-    told: Route | None = None
-    label: Label = CLEAN
-    denied: bool = False
+    acted: bool = False  # something was done that must not be repeated without asking
+    waiting: bool = False  # a call waits for the owner
+    told: Route | None = None  # where the answer was posted, if it was
+    label: Label = CLEAN  # of the conversation that it ran in
+    denied: bool = False  # a call was denied; it must not be requested again
 
 
 class Session(Branch):
-    """All that a session knows: the present line of the conversation, and what belongs to none.
+    """The state of a session: the present line of the conversation, and the rest.
 
-    Of what came in: *notices* is what the model is told before a message, by its id; *overheard*
-    what it is told of before the next one, whichever that is, and on whichever line: the newest
-    that people were sent without it.  *runs* is how runs of tasks ended, by the id of their
-    message.
-
-    *pending* are calls that wait for the owner while the conversation goes on, by
-    ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
-    lines.  *failed* says that its newest answer states a failure, *archived* that the person has
-    not been told yet that their conversation was put away.  *calibration* corrects estimates, on
-    whatever line.  *conversation* counts those that were begun, with `/new` or after a long quiet;
-    each has an account of its own.  *observed* is the newest entry that was looked at to be
-    learned from; *done* the newest turn that ended.  *model* thinks in the present conversation, if
-    another one than the usual was chosen for it.  *editable* is when the newest messages were
-    written, or edited, and a digest of what they say, by their names in their channels;
-    *set_aside* what waited when a turn was stopped, by that, for `/answer`.  *calls* counts those
-    that were made: so they are numbered.
+    The fields below do not belong to any line.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
     waiting: dict[str, Received] = msgspec.field(default_factory=dict)
+    # notices for the model before a message, by message id
     notices: dict[str, str] = msgspec.field(default_factory=dict)
+    # newest texts sent to people that the model does not know yet
     overheard: list[Received] = msgspec.field(default_factory=list)
+    # results of task runs, by message id
     runs: dict[str, RunResult] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
+    # conversations so far: `/new` or long idleness begins one, with its own account
     conversation: int = 1
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
+    # calls that wait for the owner, by `<turn>/<call>`
     pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
+    # newest ended calls, of all lines
     receipts: list[entries.CallEnded] = msgspec.field(default_factory=list)
-    tree: Tree = msgspec.field(default_factory=Tree)
-    failed: bool = False
-    observed: int = 0
-    done: FinishedTurn | None = None
-    archived: bool = False
+    tree: Tree = msgspec.field(default_factory=Tree)  # the other lines
+    failed: bool = False  # the newest answer states a failure
+    observed: int = 0  # newest entry that the observer processed
+    done: FinishedTurn | None = None  # newest ended turn
+    archived: bool = False  # the person does not know yet that the conversation was archived
+    # corrects token estimates
     calibration: Calibration = msgspec.field(default_factory=Calibration)
-    model: str = ""
+    model: str = ""  # model chosen for this conversation; "" for the default
+    # time and digest of the newest messages, by their channel's id
     editable: dict[str, tuple[float, str]] = msgspec.field(default_factory=dict)
+    # messages left unanswered by a stop, by turn
     set_aside: dict[str, tuple[Received, ...]] = msgspec.field(default_factory=dict)
-    calls: int = 0
+    calls: int = 0  # calls made so far; numbers them
 
     @property
     def is_idle(self) -> bool:
@@ -119,12 +106,12 @@ class Session(Branch):
         return not (self.waiting or self.turn or self.undelivered)
 
     def is_as_before(self, edit: Received) -> bool:
-        """Tell whether *edit* changes no words, or is older than what its message says by now."""
+        """Return True if *edit* changes no words, or is older than the known text."""
         at, said = self.editable.get(edit.edits or "", (0.0, ""))
         return said != "" and (_digest(edit) == said or edit.sent_at < at)
 
     def apply(self, seq: int, at: float, entry: Entry) -> None:
-        """Take the entry number *seq*, written at Unix time *at*, into account."""
+        """Apply the entry number *seq*, written at Unix time *at*."""
         match entry:
             case Received(id_):
                 self.seen[id_] = None
@@ -201,7 +188,8 @@ class Session(Branch):
             case entries.Resumed():
                 left: Why = "left" if entry.number else "undone"
                 if not entry.number:
-                    self.done = None  # it is nothing to be told any more
+                    # the undone turn must not be reported again
+                    self.done = None
                 self.tree.leave(self.path, seq - 1, at, left)
                 self.tree.go_on(entry.number)
                 self._change_to(entry)
@@ -229,12 +217,13 @@ class Session(Branch):
                 yield received
 
     def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
-        """Tell the model what is to be said before *inputs*."""
+        """Push the notices that precede *inputs*."""
         if self.overheard:
             told = [TOLD[one.bounds.says].format(one.text) for one in self.overheard if one.bounds]
             self.push(seq, Notice("\n\n".join(told)))
             for received in self.overheard:
-                self.hear(received)  # once more: it may have come in on another line
+                # again: it may have arrived on another line
+                self.hear(received)
             self.overheard = []
         for id_ in inputs:
             if (notice := self.notices.pop(id_, None)) is not None:
@@ -242,13 +231,13 @@ class Session(Branch):
 
     def _retry(self, entry: entries.Retried) -> None:
         asked = self.waiting[entry.input]
-        # What it stands for may be the words of others than who typed it.
+        # The replacement may contain words of other people.
         asked = msgspec.structs.replace(
             asked,
             text=entry.text,
             untrusted=asked.untrusted or entry.untrusted,
             member=asked.member and not entry.untrusted,
-            speaker="",  # it stands in the text
+            speaker="",  # the text contains it
             files=entry.files,
             pending=entry.pending,
         )
@@ -265,7 +254,7 @@ class Session(Branch):
         self.model = ""
 
     def _change_to(self, line: entries.Resumed) -> None:
-        """Go on with *line* and its label; what is still to come in brings its own."""
+        """Move to *line* and its label; calls and messages that still wait bring their own."""
         old = self.taint
         self.move(line)
         for key, kept in self.pending.items():
@@ -297,7 +286,7 @@ class Session(Branch):
             self._preface(seq, ())
 
     def _show(self, seq: int, turn: Turn, text: str, *, begins: bool) -> None:
-        """Let *text* tell the model the hidden inputs of *turn*."""
+        """Show the model the hidden inputs of *turn*, as *text*."""
         hidden, turn.shown = turn.hidden, len(turn.inputs)
         self._preface(seq, tuple(one.id for one in hidden))
         own = find_own_words(text, hidden)
@@ -341,7 +330,7 @@ class Session(Branch):
         open_call = self._open_call(entry)
         started, outer = open_call.started, open_call.outer
         acts = started is not None and started.effect != "pure"
-        if acts or outer is None:  # there may be hundreds of looks within one call
+        if acts or outer is None:  # one call may contain hundreds of reads
             self.receipts.append(msgspec.structs.replace(entry, text=""))
             del self.receipts[:-MAX_RECEIPTS]
         turn.attempts = 0
@@ -390,7 +379,7 @@ class Session(Branch):
             self._close_calls(seq, turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= turn.start and not is_answer(last.message):
-                # Or the model would go on with what was stopped or given up (poison again).
+                # Otherwise the model would continue work that was stopped or given up.
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
         self._note_runs(entry, turn)
@@ -409,12 +398,12 @@ class Session(Branch):
             self.undelivered[entry.reply] = Undelivered(entry, message=cause)
 
     def _note_runs(self, replied: entries.Replied, turn: Turn | None) -> None:
-        """Note how the runs ended that *replied* answers, with *turn* if that ends with it."""
+        """Record the results of the runs that *replied* answers; *turn* if it ends with it."""
         answered = [self.waiting[id_] for id_ in replied.inputs if id_ in self.waiting]
         for received in (*(turn.inputs if turn else ()), *answered):
             if received.bounds is None:
                 continue
-            # Also if an earlier run has asked for the same.
+            # Also if an earlier run asked for the same.
             ends = {receipt.outcome for receipt in turn.receipts} if turn is not None else set()
             self.runs[received.id] = RunResult(
                 replied.text,
@@ -450,9 +439,9 @@ def _bound(kept: dict[str, Any], most: int) -> None:
 
 
 def receive(waiting: dict[str, Received], entry: Received) -> None:
-    """Add *entry* to what is *waiting*, in the place of a message that it is an edit of.
+    """Add *entry* to *waiting*, replacing a message that it edits.
 
-    Both ids stay, so that both have their outcome; only the new text counts.
+    Both ids stay, so that both have an outcome; only the new text counts.
     """
     for id_, other in waiting.items():
         if entry.edits is not None and entry.edits in (other.message, other.edits):
@@ -467,7 +456,7 @@ def _digest(received: Received) -> str:
 
 
 def may_close(session: Session) -> bool:
-    """Tell whether the log may be closed here: what a message brought stands with its turn."""
+    """Return True if the log may be closed here: a message and its turn stay together."""
     return session.turn is None and not session.waiting
 
 
@@ -476,9 +465,9 @@ Log = Iterable[tuple[int, float, Entry]]
 
 
 def state_at(session: Session, log: Log, to: int, without: Collection[str] = ()) -> Session:
-    """Return what *session* and the entries behind it in *log*, up to *to*, add up to.
+    """Apply the entries of *log* up to *to* to *session* and return it.
 
-    It is as if the messages *without* had not come.
+    Skip the messages *without*.
     """
     for seq, at, entry in log:
         if seq > to:
@@ -490,33 +479,33 @@ def state_at(session: Session, log: Log, to: int, without: Collection[str] = ())
     return session
 
 
-# --- what is to be done next ----------------------------------------------------------------------
+# --- the next step --------------------------------------------------------------------------------
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Begin a turn on *inputs*, or on *calls* that waited for the owner and may run now."""
+    """Begin a turn on *inputs*, or on approved *calls* that waited for the owner."""
 
     inputs: tuple[Received, ...]
     calls: tuple[str, ...] = ()
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Go on with the open turn, as its *attempt*-th start in a row without progress."""
+    """Continue the open turn: its *attempt*-th start in a row without progress."""
 
     attempt: int
 
 
 class GiveUpTurn(msgspec.Struct, frozen=True):
-    """The open turn has been started too often without progress: say so and move on."""
+    """The open turn was started too often without progress: report that and go on."""
 
 
 def is_command(received: Received) -> bool:
-    """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
+    """Return True if a message is a slash command; "/etc/hosts is odd" is not."""
     return received.bounds is None and is_typed(received.text)
 
 
 def command_name(received: Received) -> str:
-    """Return the name of the slash command that a message is, in small letters; "" if it is none.
+    """Return the name of a message's slash command in lower case; "" if it is not a command.
 
     >>> command_name(Received("a", "/Undo 2", "tg:1", Route("telegram"), 0.0))
     'undo'
@@ -525,24 +514,24 @@ def command_name(received: Received) -> str:
 
 
 def is_stop(received: Received) -> bool:
-    """Tell whether a message is the command that stops what runs and what waits."""
+    """Return True if a message is the command that stops the turn and the waiting messages."""
     return command_name(received) == "stop"
 
 
 def is_typed(text: str) -> bool:
-    """Tell whether *text*, if a person writes it, is a slash command."""
+    """Return True if *text* is a slash command when a person writes it."""
     words = text.split(maxsplit=1)
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
 
 
 def is_said(received: Received) -> bool:
-    """Tell whether a person said something in a message: no command, and not edited meanwhile."""
+    """Return True if a person's message has content, is not a command, and was not replaced."""
     is_empty = not (received.text.strip() or received.pending)
     return received.bounds is None and not (is_empty or is_command(received))
 
 
 def left(session: Session) -> list[str]:
-    """Say what is left to do beside the open turn."""
+    """Describe the work that is left, without the open turn."""
     waiting = sum(not is_command(received) for received in session.waiting.values())
     counts = {
         "messages waiting": waiting,
@@ -553,15 +542,15 @@ def left(session: Session) -> list[str]:
 
 
 def commands(session: Session) -> tuple[Received, ...]:
-    """List the slash commands that wait, the oldest first."""
+    """Return the waiting slash commands, the oldest first."""
     return tuple(received for received in session.waiting.values() if is_command(received))
 
 
 def inputs(session: Session, moving: Collection[str]) -> tuple[Received, ...]:
-    """List what a turn may take of what waits: nothing behind a command that moves it away.
+    """Return the waiting messages that a turn may take: those before any command in *moving*.
 
-    *moving* are the names of these commands.  The run of a task is a turn of its own: nothing
-    joins it, and it joins nothing.
+    *moving* are the names of the commands that move the conversation. The run of a task is a
+    separate turn; no message joins it, and it joins no turn.
     """
     before = takewhile(lambda one: command_name(one) not in moving, session.waiting.values())
     said = [received for received in before if not is_command(received)]
@@ -573,14 +562,14 @@ def inputs(session: Session, moving: Collection[str]) -> tuple[Received, ...]:
 
 
 def allowed(session: Session) -> tuple[str, ...]:
-    """List the calls that the owner has allowed meanwhile, of one job: its turn has its bounds."""
+    """Return the approved calls of one job: their turn has that job's bounds."""
     kept = {key: one for key, one in session.pending.items() if one.decided is not None}
     jobs = {key: owner_of(one.bounds) for key, one in kept.items()}
     return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
 
 
 def next_work(session: Session, moving: Collection[str]) -> Start | Resume | GiveUpTurn | None:
-    """Decide what the session must do next about turns (deliveries go on beside).
+    """Return the next step for turns; deliveries are independent of it.
 
     *moving* are the names of the commands that move the conversation.
     """
