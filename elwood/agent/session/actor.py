@@ -32,7 +32,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
-from elwood.agent.session.restored import doubtful, let_go
+from elwood.agent.session.restored import close_old_work, describe_doubt
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
@@ -132,7 +132,7 @@ class SessionActor:
                 clear_error(OPEN)
                 return True
 
-    async def _put_away_if_due(self) -> None:
+    async def _archive_if_due(self) -> None:
         """Archive the conversation if it was idle for long; `/resume` brings it back.
 
         It stays while it has work left, or a call that waits for the owner. Called before each
@@ -144,7 +144,7 @@ class SessionActor:
             return
         # The permissions of the conversation end with it, so they are revoked first.
         with trio.move_on_after(WITHDRAW_LIMIT) as scope:
-            await self._runner.approvals.let_go(anew=True)
+            await self._runner.approvals.cancel_pending(anew=True)
         why = "approvals are away" if scope.cancelled_caught else ""
         try:
             if not why:
@@ -157,14 +157,14 @@ class SessionActor:
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
         zone, at = self._core.clock.zone, self._core.channels.at
-        await let_go(self._log, self._core.admission.restored, zone, at, withdraw)
+        await close_old_work(self._log, self._core.admission.restored, zone, at, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._showing.run)
             for extension in self._extensions:
                 if (work := extension.work) is not None:
                     nursery.start_soon(work)
-            await self._put_away_if_due()
+            await self._archive_if_due()
             left, cut_off = [], []
             for received in commands(self._log.state):
                 if is_stop(received):
@@ -190,7 +190,7 @@ class SessionActor:
             while self._runner.is_acting or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
-        await self._runner.put_down()
+        await self._runner.suspend_turn()
         for extension in self._extensions:
             await extension.settle()
         state, is_behind = self._log.state, any(one.is_behind for one in self._extensions)
@@ -221,7 +221,7 @@ class SessionActor:
             case Decided():
                 nursery.start_soon(self._runner.decided, nursery)
             case None:
-                await self._put_away_if_due()
+                await self._archive_if_due()
                 return not self._log.state.is_idle
         return True
 
@@ -281,7 +281,7 @@ class SessionActor:
         )
         if state.is_as_before(received):
             return Taken()
-        await self._put_away_if_due()
+        await self._archive_if_due()
         if self._stops(inbound):
             received = msgspec.structs.replace(received, text="/stop")
         waiting = max(len(state.waiting), len(state.undelivered))
@@ -295,16 +295,18 @@ class SessionActor:
         if (why := self._core.admission.refusal) and not is_command(received):
             return Refused(f"{why}.")
         if is_command(received) and (why := self._commands.refusal(received)):
-            return await self._take(received, _said(received, why))
+            return await self._take(received, _answer_entry(received, why))
         if isinstance(screened, Credential):
             # Its answer is in the same line, so the model never sees the message.
-            return await self._take(received, _said(received, BELONGS.format(screened.kind)))
-        if why := doubtful(received, self._core.admission.restored, self._core.clock.zone):
-            return await self._take(received, _said(received, why))
+            return await self._take(
+                received, _answer_entry(received, BELONGS.format(screened.kind))
+            )
+        if why := describe_doubt(received, self._core.admission.restored, self._core.clock.zone):
+            return await self._take(received, _answer_entry(received, why))
         if received.bounds is not None and received.bounds.says in TOLD:
             quiet = received.bounds.says == "note"
             route = self._delivery.route(received)
-            said = _said(received, received.text, route=route, quiet=quiet)
+            said = _answer_entry(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
         begun = None if is_command(received) else self._runner.beginning(received)
         # If there is no other work, the start of its turn is in the same line, which saves a write.
@@ -370,7 +372,7 @@ class SessionActor:
         return Taken()
 
 
-def _said(
+def _answer_entry(
     received: Received, text: str, *, route: Route | None = None, quiet: bool = False
 ) -> Replied:
     """Build an answer to *received* without a turn; *route* defaults to where it came from."""

@@ -93,7 +93,9 @@ class SessionClients:
 
     async def serve(self, session: str, mode: frames.Mode, stream: trio.abc.Stream) -> None:
         """Attach a client to *session* until one end closes the connection."""
-        before, known = await self._core.environment.blocking(partial(self._before, session))
+        before, known = await self._core.environment.blocking(
+            partial(self._read_last_exchanges, session)
+        )
         view = _View(AttachedClient(session, mode), known)
         view.client.give(*(before if mode != "once" else ()), *self._stop)
         await self.attached.serve(
@@ -118,14 +120,14 @@ class SessionClients:
         # A recording is shown after its transcription.
         heard = [one for one in (*(turn.inputs if turn else ()), *waiting) if not one.pending]
         replied = [one.replied for one in state.undelivered.values()]
-        said = _said(state)
+        said = _texts_before_calls(state)
         if client.mode != "once":
             for one in heard:
                 if one.id not in view.known and one.id != view.own:
-                    client.give(self._heard(one))
+                    client.give(self._describe_heard(one))
             for reply in replied:
                 if _key(reply) not in view.known and reply.route.channel != self._name:
-                    client.give(_answer(reply))
+                    client.give(_answer_frame(reply))
             for id_, words in said.items():
                 if id_ not in view.known:
                     text = cut(self._core.redactor(words), MAX_SHOWN)
@@ -146,7 +148,7 @@ class SessionClients:
             client.give(now)
         view.known = {*(one.id for one in heard), *map(_key, replied), *said}
 
-    def _heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
+    def _describe_heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
         who, run = received.speaker or received.principal, received.bounds
         if received.principal in self._core.channels.owners:
             channel = received.route.channel
@@ -154,7 +156,7 @@ class SessionClients:
         who = who if run is None else f"the task {run.owner}"
         return frames.HeardElsewhere(who=who, text=cut(received.text, MAX_SHOWN), is_old=is_old)
 
-    def _before(self, session: str) -> tuple[list[frames.ToClient], set[str]]:
+    def _read_last_exchanges(self, session: str) -> tuple[list[frames.ToClient], set[str]]:
         """Return the last exchanges of *session* and their keys.  Blocks."""
         path = self._core.paths.state / "sessions" / f"{session}.jsonl"
         shown, known = list[frames.ToClient](), set[str]()
@@ -163,23 +165,23 @@ class SessionClients:
             history = History(session, list(entries_of(path, Entry)))
             for turn in [one for one in history.turns if history.is_present(one.seq)][-EXCHANGES:]:
                 for heard in turn.heard:
-                    shown.append(self._heard(heard.received, is_old=True))
+                    shown.append(self._describe_heard(heard.received, is_old=True))
                     known.add(heard.received.id)
                 if turn.answer is not None and not turn.answer.quiet:
-                    shown.append(_answer(turn.answer, is_old=True))
+                    shown.append(_answer_frame(turn.answer, is_old=True))
                     known.add(_key(turn.answer))
         return shown, known
 
     # --- messages from clients --------------------------------------------------------------------
 
     async def _take(self, view: _View, said: frames.SaidHere) -> None:
-        why = await self._hand_on(view, said)
+        why = await self._send_to_session(view, said)
         self.has_stopped |= bool(self._stop) and said.text == "/stop" and not why
         view.client.give(frames.Took(said.id, why))
         view.state = None  # sent again after this, even if the work is done by now
         self._look(view)
 
-    async def _hand_on(self, view: _View, said: frames.SaidHere) -> str:
+    async def _send_to_session(self, view: _View, said: frames.SaidHere) -> str:
         """Send a message to the session; return why it was refused, or ""."""
         session = view.client.session
         if view.client.mode == "watch":
@@ -227,7 +229,7 @@ def _key(replied: Replied) -> str:
     return f"reply {replied.reply}"
 
 
-def _said(state: Session) -> dict[str, str]:
+def _texts_before_calls(state: Session) -> dict[str, str]:
     """Return the texts of the model before its calls in this turn; no answer has them."""
     start = state.turn.start if state.turn else math.inf
     messages = [(node.seq, node.message) for node in state.path if node.seq > start]
@@ -238,7 +240,7 @@ def _said(state: Session) -> dict[str, str]:
     }
 
 
-def _answer(replied: Replied, *, is_old: bool = False) -> frames.Message:
+def _answer_frame(replied: Replied, *, is_old: bool = False) -> frames.Message:
     text = cut(replied.text, MAX_SHOWN)
     return frames.Message(
         id=_key(replied),

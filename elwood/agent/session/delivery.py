@@ -148,7 +148,7 @@ class Delivery:
         if channel.markdown and not undelivered.posted:
             hide = not replied.untrusted
             markdown = native(replied.text, replied.footer, hide_targets=hide)
-        made = partial(_messages, replied, channel, bool(markdown))
+        made = partial(_split_reply, replied, channel, bool(markdown))
         pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
             *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
@@ -216,7 +216,7 @@ class Delivery:
         )
 
 
-def _messages(
+def _split_reply(
     replied: Replied, channel: Channel, whole: bool
 ) -> list[tuple[Rich, tuple[Attachment, ...]]]:
     """Split a reply into messages, or one if *whole*; always in the same way.

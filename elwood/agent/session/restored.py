@@ -56,7 +56,7 @@ def restored(state: Path) -> Restored | None:
         raise RestoredDamaged(f"{path} was changed: restore the backup again") from error
 
 
-def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str:
+def describe_doubt(received: Received, restored: Restored | None, zone: tzinfo) -> str:
     """Return a warning if the replaced state may have handled a message before; else "".
 
     A channel sends messages again that were not confirmed in time.
@@ -68,7 +68,7 @@ def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str
     return AGAIN.format(_when(restored, zone))
 
 
-async def let_go(
+async def close_old_work(
     log: SessionLog,
     restored: Restored | None,
     zone: tzinfo,
@@ -83,7 +83,7 @@ async def let_go(
     """
     if restored is None or log.last >= restored.restored_at:
         return
-    known = settle(log.state, _when(restored, zone), at)
+    known = closing_entries(log.state, _when(restored, zone), at)
     if not known:
         return
     turn = log.state.turn
@@ -96,7 +96,9 @@ async def let_go(
     await log.keep(*known, last_words=True)
 
 
-def settle(session: Session, when: str, at: Callable[[Route], Channel]) -> tuple[Entry, ...]:
+def closing_entries(
+    session: Session, when: str, at: Callable[[Route], Channel]
+) -> tuple[Entry, ...]:
     """Return the entries, for one line, that close all work from before the restore.
 
     Calls get their known outcomes. The open turn and all waiting messages get one answer with the

@@ -225,11 +225,13 @@ class Anchoring:
             if not self._is_open:
                 await journal.open()
                 self._is_open = True
-            heads, lost = await disk.blocking(partial(_look, self._state, journal.state, disk))
+            heads, lost = await disk.blocking(
+                partial(_find_heads, self._state, journal.state, disk)
+            )
             for one in lost:
                 log.error("records are missing", extra={"journal": one.journal, "why": one.why})
             await journal.append(*([Anchored(heads)] if heads else []), *lost, *more)
-            await disk.blocking(self._forget)
+            await disk.blocking(self._remove_old_segments)
         except (JournalDamaged, DiskFull) as error:
             self._is_open = False
             report_error(ANCHORING, str(error))
@@ -242,13 +244,15 @@ class Anchoring:
             clear_error(LOST)
         return journal.head
 
-    def _forget(self) -> None:
+    def _remove_old_segments(self) -> None:
         """Remove all closed segments except the newest."""
         for path in list(segments(self._journal.path).values())[:-1]:
             self._disk.remove(path)
 
 
-def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], list[AnchorLost]]:
+def _find_heads(
+    state: Path, known: Anchors, disk: Disk
+) -> tuple[tuple[Head, ...], list[AnchorLost]]:
     """Return the heads of grown journals, synced to the disk, and the lost anchors."""
     heads, lost = [], []
     gone = {name for name, anchor in known.journals.items() if not anchor.lost}
@@ -262,7 +266,7 @@ def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], li
             continue
         data = path.read_bytes()
         found = _head(name, data)
-        if anchor and not _holds(anchor.head, data):
+        if anchor and not _is_unchanged(anchor.head, data):
             lost.append(AnchorLost(name, "it does not hold what it held"))
         elif found is not None and (anchor is None or found != anchor.head):
             disk.settle(path)
@@ -282,7 +286,7 @@ def _head(name: str, data: bytes) -> Head | None:
     return None
 
 
-def _holds(anchor: Head, data: bytes) -> bool:
+def _is_unchanged(anchor: Head, data: bytes) -> bool:
     """Return True if the anchored line is unchanged; `verify` checks those in earlier segments."""
     if digest(_line_before(data, anchor.size)) == anchor.head:
         return True

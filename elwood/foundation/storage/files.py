@@ -222,7 +222,7 @@ def placed(
         if untrusted and not can_be_marked(fd):
             raise PathRefused(path, _NO_MARKS)
         for folder in missing:
-            below = _made(calls, path, fd, folder, untrusted=untrusted)
+            below = _make_folder(calls, path, fd, folder, untrusted=untrusted)
             os.close(fd)
             fd = below
         yield WriteTarget(path, fd, "/".join(folders) or ".", name)
@@ -245,7 +245,7 @@ def _deepest(confined: Confined, path: str, folders: list[str]) -> tuple[int, in
     raise PathMissing(path, "does not exist")
 
 
-def _made(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -> int:
+def _make_folder(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -> int:
     """Create the folder *name* in *folder*, unless it exists by now, and open it."""
     try:
         with suppress(FileExistsError):

@@ -232,12 +232,12 @@ def lines_of(
         for first, path in older.items():
             if first >= start:
                 place.begin_file()
-                yield from _unpacked(path, place, decode)
+                yield from _segment_lines(path, place, decode)
         place.begin_file()
         yield from follow(journal, file, place, decode)
 
 
-def _unpacked(
+def _segment_lines(
     path: Path, place: JournalPlace, decode: Callable[[bytes], JournalLine[E]]
 ) -> Iterator[JournalLine[E]]:
     number = place.lines + 1
@@ -263,7 +263,7 @@ def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
 
     Without the entries of a torn line, and of removed segments. Raises JournalDamaged and OSError.
     """
-    return _numbered(lines_of(path, decoder(entries).decode, JournalPlace()))
+    return _number_entries(lines_of(path, decoder(entries).decode, JournalPlace()))
 
 
 def read_since(
@@ -280,8 +280,8 @@ def read_since(
         return new(), iter(())
     if 0 < since < first.seq:
         raise HistoryGone(path)
-    state = _carried(path, first, new) if first.state else new()
-    return state, _numbered(chain([first], lines))
+    state = _decode_state(path, first, new) if first.state else new()
+    return state, _number_entries(chain([first], lines))
 
 
 class HistoryGone(Exception):
@@ -295,26 +295,26 @@ def replay(path: Path, entries: Any, new: type[S]) -> tuple[S, float]:
     """Return the state of the journal *path*, and the time of its newest line (0: no line)."""
     state, place = new(), JournalPlace()
     for line in lines_of(path, decoder(entries).decode, place, inf):
-        state = _after(path, state, line)
+        state = _apply_line(path, state, line)
     return state, place.at
 
 
-def _after(path: Path, state: S, line: JournalLine[Any]) -> S:
+def _apply_line(path: Path, state: S, line: JournalLine[Any]) -> S:
     """Apply *line* to *state*; return the result, or the state in the line."""
     if line.state:
-        return _carried(path, line, type(state))
+        return _decode_state(path, line, type(state))
     for seq, entry in enumerate(line.entries, line.seq):
         state.apply(seq, line.at, entry)
     return state
 
 
-def _numbered(lines: Iterator[JournalLine[E]]) -> Iterator[tuple[int, float, E]]:
+def _number_entries(lines: Iterator[JournalLine[E]]) -> Iterator[tuple[int, float, E]]:
     for line in lines:
         for seq, entry in enumerate(line.entries, line.seq):
             yield seq, line.at, entry
 
 
-def _carried(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
+def _decode_state(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
     try:
         state: S = msgspec.json.decode(line.state, type=kind)
     except msgspec.DecodeError as error:
@@ -582,7 +582,7 @@ class Journal(Generic[E, S]):
         with judged(self.path), self.path.open("rb", buffering=1 << 20) as file:
             for line in follow(self.path, file, place, self._decode):
                 begins = begins or line.seq
-                state = _after(self.path, state, line)
+                state = _apply_line(self.path, state, line)
         if place.torn:
             if not place.offset and segments(self.path):
                 # The first line of a closed log was written in one piece.
@@ -613,8 +613,8 @@ class Journal(Generic[E, S]):
             # The file began with the state after its newest segment.
             state = self._new()
             with suppress(JournalDamaged):
-                for line in _unpacked([*closed.values()][-1], place, self._decode):
-                    state = _after(self.path, state, line)
+                for line in _segment_lines([*closed.values()][-1], place, self._decode):
+                    state = _apply_line(self.path, state, line)
             carried = state
         if carried is not None:
             sound.append(write_line(place.seq + 1, place.head, place.at, (), carried))

@@ -217,7 +217,7 @@ class SearchIndex:
         with judged():
             exists = self.exists
             uri = f"{self.path.absolute().as_uri()}?mode=ro" if exists else "file::memory:"
-            with closing(_connected(uri, READER_CACHE)) as db:
+            with closing(_connect(uri, READER_CACHE)) as db:
                 if not exists:
                     self._set_up(db)
                 db.execute("PRAGMA query_only = ON")
@@ -249,7 +249,7 @@ class SearchIndex:
         with judged():
             # Created here, so that it is private; SQLite gives its other files the same mode.
             os.close(os.open(self.path, flags, 0o600))
-            db = _connected(f"{self.path.absolute().as_uri()}?mode=rw", WRITER_CACHE)
+            db = _connect(f"{self.path.absolute().as_uri()}?mode=rw", WRITER_CACHE)
             try:
                 self._set_up(db)
             except BaseException:  # re-raised; the file must not stay open
@@ -375,7 +375,7 @@ def judged() -> Iterator[None]:
         raise DatabaseUnusable(f"it cannot be opened: {error.strerror}") from error
 
 
-def _connected(uri: str, cache: int) -> sqlite3.Connection:
+def _connect(uri: str, cache: int) -> sqlite3.Connection:
     # Worker threads take turns with a connection; it is never used concurrently.
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     try:

@@ -41,7 +41,7 @@ from elwood.agent.session.extension import (
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import ModelChosen, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import command_name, left
+from elwood.agent.session.log.state import command_name, describe_open_work
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.reading.export import Format, exported
@@ -103,7 +103,9 @@ class Commands:
         self._status = status
         self._extensions = extensions
         self._beside: trio.CancelScope | None = None  # the running side question
-        self.branching = Branching(log_, runner.approvals.let_go, extensions, core.models.ask)
+        self.branching = Branching(
+            log_, runner.approvals.cancel_pending, extensions, core.models.ask
+        )
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Run interrupted commands, one after another; turns continue in *nursery*."""
@@ -209,7 +211,9 @@ class Commands:
         """Let a turn answer an unknown command, if a feature knows it."""
         for extension in self._extensions:
             if asked := await extension.expand(call.received.text):
-                return _say(call.received, [msgspec.structs.replace(call.received, text=asked)])
+                return _replace_command(
+                    call.received, [msgspec.structs.replace(call.received, text=asked)]
+                )
         return CommandAnswer(help_text(self._known.all, command_name(call.received)))
 
     # --- the running work ---
@@ -221,7 +225,7 @@ class Commands:
         if stopped:
             return AnsweredByTurn()
         what = "Nothing" if beside is None else "Nothing else"
-        return CommandAnswer(f"{what} is running. {_gone(gone)}".rstrip())
+        return CommandAnswer(f"{what} is running. {_describe_cancelled(gone)}".rstrip())
 
     async def answer(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
         """Answer messages that a stop left unanswered."""
@@ -229,7 +233,7 @@ class Commands:
         own = [one for one in waited if one.principal == call.received.principal]
         if not own:
             return CommandAnswer("I have nothing of yours there. Please write it again.")
-        return _say(call.received, own)
+        return _replace_command(call.received, own)
 
     async def sessions(self, call: CommandCall) -> CommandAnswer:
         state, now = self._log.state, self._core.clock.now()
@@ -338,7 +342,7 @@ class Commands:
         owner = call.received.route.private and not call.received.untrusted
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
-        lines += [f"{one.capitalize()}." for one in left(state)]
+        lines += [f"{one.capitalize()}." for one in describe_open_work(state)]
         model = state.model or core.config.of(ModelSettings).role("default").model
         up = duration(core.clock.now() - core.started)
         lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
@@ -405,7 +409,7 @@ class BuiltInCall(CommandCall, frozen=True, kw_only=True):
     here: Commands
 
 
-def _say(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
+def _replace_command(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
     """Replace a command with the messages *meant*, which a turn answers."""
     text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
     files = tuple(file for one in meant for file in one.files)
@@ -435,7 +439,7 @@ def _approval_request(
     return None
 
 
-def _gone(calls: int) -> str:
+def _describe_cancelled(calls: int) -> str:
     if not calls:
         return ""
     what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"

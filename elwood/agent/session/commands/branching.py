@@ -18,7 +18,7 @@ from elwood.agent.session.extension import (
     SessionExtension,
     TakenBack,
 )
-from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resumed, summed_up
+from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resume_entry, summarize_line
 from elwood.agent.session.log.entries import (
     Branched,
     Compacted,
@@ -42,7 +42,7 @@ WORDS = 60
 WORTHWHILE = 2_000
 
 
-class _Back(msgspec.Struct, frozen=True):
+class _Undo(msgspec.Struct, frozen=True):
     """The *entry* that undoes the person's last messages.
 
     Features remove their data about *gone* before the entry is recorded; after a crash in between,
@@ -86,10 +86,10 @@ class Branching:
             return CommandAnswer("Say how many of your messages, or all: /undo 2, /undo all")
         count = min(int(given[:9]) if given.isdecimal() else 1, begun)
         is_all = given.lower() == "all"
-        back = await self._back(count, is_all=is_all)
+        back = await self._find_undo(count, is_all=is_all)
         if back is None:
             return CommandAnswer("There is nothing to take back in this conversation.")
-        await self._taken_back(back.gone)
+        await self._notify_undone(back.gone)
         what = f"your last {count} messages back" if count > 1 else "this back"
         what = "all of this conversation back" if is_all else f"{what}, and what followed"
         text = f"I have taken {what}; /sessions shows where it is kept."
@@ -100,7 +100,7 @@ class Branching:
         return CommandAnswer(text, footer, entries=(back.entry,))
 
     async def retry(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
-        back = await self._back()
+        back = await self._find_undo()
         if back is None:
             return CommandAnswer("There is nothing to try again in this conversation.")
         text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
@@ -108,7 +108,7 @@ class Branching:
         pending = tuple(file for one in back.inputs for file in one.pending)
         if not (text or files or pending):
             return CommandAnswer("What you said last is empty, so I cannot try it again.")
-        await self._taken_back(back.gone)
+        await self._notify_undone(back.gone)
         told, taint = list(back.notices), self._log.state.taint
         if back.done:
             told.append(f"{DONE}\n{back.done.removeprefix(HEAD).strip()}")
@@ -120,7 +120,7 @@ class Branching:
         asked = Retried(call.received.id, text, untrusted, notice, origins, private, files, pending)
         return AnsweredByTurn((back.entry, asked))
 
-    async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
+    async def _find_undo(self, count: int = 1, *, is_all: bool = False) -> _Undo | None:
         """Return the way to before the last *count* messages; None if there are too few."""
         path = self._log.state.path
         begun = [node for node in path if node.begins]
@@ -141,15 +141,15 @@ class Branching:
             to = start - 1
             before = await self._log.look_since(start, partial(state_at, to=to, without=ids))
         await self._withdraw(turns=frozenset(turn.id for turn in gone))
-        return _Back(
-            resumed(self._log.state, before, to),
+        return _Undo(
+            resume_entry(self._log.state, before, to),
             tuple(one.received for one in heard),
             tuple(one.notice for one in heard if one.notice),
             activity([call for call in done if call.has_acted]),
             TakenBack(ended, parts_since(start, history.line)),
         )
 
-    async def _taken_back(self, gone: TakenBack) -> None:
+    async def _notify_undone(self, gone: TakenBack) -> None:
         for extension in self._extensions:
             await extension.taken_back(gone)
 
@@ -159,7 +159,7 @@ class Branching:
         name = one_line(given, MAX_NAME)
         if name.isdecimal():
             count, begun = int(name[:9]), sum(node.begins for node in self._log.state.path)
-            back = await self._back(count) if count <= begun else None
+            back = await self._find_undo(count) if count <= begun else None
             if back is None:
                 return CommandAnswer("There is nothing so far back in this conversation.")
             what = f"your last {count} messages" if count > 1 else "your last message"
@@ -180,8 +180,8 @@ class Branching:
             return CommandAnswer(f"There is no conversation {what}. /sessions lists what there is.")
         found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
-        entry = resumed(self._log.state, found, branch.tip, branch.number)
-        text, footer = f"We are back in {branch.number}.", summed_up(found.path)
+        entry = resume_entry(self._log.state, found, branch.tip, branch.number)
+        text, footer = f"We are back in {branch.number}.", summarize_line(found.path)
         return CommandAnswer(text, footer, entries=(entry,))
 
     async def compact(self, call: CommandCall) -> CommandAnswer:

@@ -122,19 +122,19 @@ class Branch(msgspec.Struct):
     ) -> None:
         self.path.append(node_of(seq, message, begins=begins, own=own))
 
-    def tell(self, seq: int) -> None:
+    def push_untold(self, seq: int) -> None:
         """Push the untold notices. No request or call may be open: they would come between."""
         if self.untold:
             self.push(seq, Notice("\n\n".join(self.untold)))
             self.untold = []
 
-    def bring(self, origins: tuple[str, ...], private: bool) -> None:
+    def add_taint(self, origins: tuple[str, ...], private: bool) -> None:
         """Apply the label of something that comes from another line."""
         self.taint.add(Label(private=private), "")
         for origin in origins:
             self.taint.add(Label(untrusted=True), origin)
 
-    def hear(self, received: Received) -> None:
+    def apply_taint(self, received: Received) -> None:
         """Apply the labels of a message, and remember the addresses that the owner wrote."""
         bounds, parent = received.bounds, received.parent
         origin = (
@@ -161,7 +161,7 @@ class Branch(msgspec.Struct):
         People's messages in the turn that began at the entry *begun* stay.
         """
         kept = [
-            plain(node)
+            without_thinking(node)
             for node in self.path
             if node.seq >= upto or (node.seq >= begun and isinstance(node.message, Human))
         ]
@@ -175,7 +175,7 @@ class Branch(msgspec.Struct):
         """
         self._stand_behind(prompt)
         keep = frozenset() if blind else newest_seen(node.message for node in self.path)
-        self.path = [_seeing(plain(node), keep) for node in self.path]
+        self.path = [_seeing(without_thinking(node), keep) for node in self.path]
 
     def _stand_behind(self, prompt: Prompt | None) -> None:
         self.prompt = prompt
@@ -192,7 +192,7 @@ class Branch(msgspec.Struct):
         self.untold = []
 
 
-def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed:
+def resume_entry(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed:
     """Build the entry that moves from *present* to *found*, the state of the log at *to*."""
     keep = 0
     for here, there in zip(present.path, found.path, strict=False):
@@ -219,7 +219,7 @@ def node_of(seq: int, message: Message, *, begins: bool = False, own: Spans | No
     return Node(seq, message, tokens, begins, own)
 
 
-def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
+def response_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
     """Estimate the tokens of a response when it is sent back, thinking included.
 
     The model counted all its output, but thinking that it does not want back is not in the native
@@ -233,7 +233,7 @@ def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
     return Node(seq, message, max(words.tokens, thought))
 
 
-def plain(old: Node) -> Node:
+def without_thinking(old: Node) -> Node:
     """Reduce a response to text and calls, without thinking, so that any codec can render it."""
     message = old.message
     if not isinstance(message, Assistant) or not message.codec:
@@ -241,7 +241,7 @@ def plain(old: Node) -> Node:
     return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
 
 
-def to_look_at(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
+def viewable_files(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
     return tuple(file for received in inputs for file in received.files if file.tokens)
 
 
@@ -338,14 +338,14 @@ class Tree(msgspec.Struct):
             if name and branch.name.casefold() == name.casefold():
                 self.branches[place] = msgspec.structs.replace(branch, name="")
         self.newest += 1
-        self._keep(SavedBranch(self.newest, tip, at, "marked", summed_up(path), name))
+        self._keep(SavedBranch(self.newest, tip, at, "marked", summarize_line(path), name))
 
     def leave(self, path: Sequence[Node], tip: int, at: float, why: Why) -> None:
         """Save the present line, unless a branch holds all of it, and begin another one."""
         if path and path[-1].seq > self.kept:
             # A resumed line that continued is still one branch.
             self.branches = [one for one in self.branches if one.number != self.line]
-            self._keep(SavedBranch(self.line, tip, at, why, summed_up(path)))
+            self._keep(SavedBranch(self.line, tip, at, why, summarize_line(path)))
         if any(branch.number == self.line for branch in self.branches):
             self.newest += 1
             self.line = self.newest
@@ -373,7 +373,7 @@ class Tree(msgspec.Struct):
             self.branches.remove(old)
 
 
-def summed_up(path: Sequence[Node]) -> str:
+def summarize_line(path: Sequence[Node]) -> str:
     """Return the number of turns of a line, with its first and last words."""
     begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
     if not begun:
@@ -384,7 +384,7 @@ def summed_up(path: Sequence[Node]) -> str:
 
 def listing(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
     """Describe each branch by its number: the present line first, then the newest."""
-    lines = {tree.line: f"→ {tree.line}: here, {summed_up(path)}"}
+    lines = {tree.line: f"→ {tree.line}: here, {summarize_line(path)}"}
     for branch in sorted(tree.branches, key=lambda one: (one.at, one.number), reverse=True):
         if branch.number != tree.line:  # a line that was resumed is the present one
             head = f"{branch.number} {branch.name}".rstrip()

@@ -22,7 +22,14 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import owner_of
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
+from elwood.agent.session.log.branch import (
+    Branch,
+    Tree,
+    Why,
+    find_own_words,
+    response_node,
+    viewable_files,
+)
 from elwood.agent.session.log.entries import Entry, Received, Step
 from elwood.agent.session.log.turns import (
     TOLD,
@@ -35,7 +42,7 @@ from elwood.agent.session.log.turns import (
     call_key,
     finished,
     is_answer,
-    outcome,
+    results_message,
 )
 
 # Remembered receipts, without their texts.
@@ -120,28 +127,28 @@ class Session(Branch):
                 if (name := entry.edits or entry.message) is not None:
                     self.editable[name] = entry.sent_at, _digest(entry)
                     _bound(self.editable, MAX_EDITABLE)
-                self.hear(entry)
+                self.apply_taint(entry)
             case entries.TurnStarted():
                 self._start(seq, entry)
             case entries.Joined(_, inputs, text):
                 turn = self._open_turn(entry)
                 begins = bool(turn.hidden) and not (turn.shown or turn.kept)
-                turn.inputs.extend(self._take(inputs))
+                turn.inputs.extend(self._take_waiting(inputs))
                 turn.attempts = 1
                 if text:
                     # A turn begins where it was started, also if its files came later.
-                    self._show(turn.start if begins else seq, turn, text, begins=begins)
+                    self._show_inputs(turn.start if begins else seq, turn, text, begins=begins)
             case entries.Fetched(_, input_, found):
                 turn = self._open_turn(entry)
                 turn.attempts = 0
                 for place, one in enumerate(turn.inputs):
                     if one.id == input_:
                         turn.inputs[place] = one.with_fetched(found)
-                        self.hear(turn.inputs[place])
+                        self.apply_taint(turn.inputs[place])
             case entries.Prompted(prompt, blind):
                 self.begin_epoch(prompt, blind=blind)
             case entries.Said():
-                self._say(seq, entry)
+                self._add_response(seq, entry)
             case entries.Noticed(_, text):
                 self.push(seq, Notice(text))
             case entries.Reminded(_, text, label, source, key, private):
@@ -174,17 +181,17 @@ class Session(Branch):
                 if to == 0:
                     self.tree.leave(self.path, seq - 1, at, "new")
                     self.archived = False
-                    self._begin_anew()
+                    self._begin_conversation()
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
-                    self._change_to(entries.Resumed(0, same_prompt=True))
+                    self._move_to(entries.Resumed(0, same_prompt=True))
             case entries.Branched(name):
                 self.tree.mark(name, self.path, seq, at)
             case entries.Archived():
                 self.tree.leave(self.path, seq - 1, at, "archived")
-                self._change_to(entries.Resumed(0, same_prompt=True))
+                self._move_to(entries.Resumed(0, same_prompt=True))
                 self.archived = True
-                self._begin_anew()
+                self._begin_conversation()
             case entries.Resumed():
                 left: Why = "left" if entry.number else "undone"
                 if not entry.number:
@@ -192,7 +199,7 @@ class Session(Branch):
                     self.done = None
                 self.tree.leave(self.path, seq - 1, at, left)
                 self.tree.go_on(entry.number)
-                self._change_to(entry)
+                self._move_to(entry)
                 self.archived = False
             case entries.Retried():
                 self._retry(entry)
@@ -211,19 +218,19 @@ class Session(Branch):
 
     # --- messages that come in ---
 
-    def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
+    def _take_waiting(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
             if (received := self.waiting.pop(id_, None)) is not None:
                 yield received
 
-    def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
+    def _push_notices(self, seq: int, inputs: tuple[str, ...]) -> None:
         """Push the notices that precede *inputs*."""
         if self.overheard:
             told = [TOLD[one.bounds.says].format(one.text) for one in self.overheard if one.bounds]
             self.push(seq, Notice("\n\n".join(told)))
             for received in self.overheard:
                 # again: it may have arrived on another line
-                self.hear(received)
+                self.apply_taint(received)
             self.overheard = []
         for id_ in inputs:
             if (notice := self.notices.pop(id_, None)) is not None:
@@ -242,18 +249,18 @@ class Session(Branch):
             pending=entry.pending,
         )
         self.waiting[entry.input] = asked
-        self.bring(entry.origins, entry.private)
-        self.hear(asked)
+        self.add_taint(entry.origins, entry.private)
+        self.apply_taint(asked)
         if entry.notice:
             self.notices[entry.input] = entry.notice
 
     # --- the head moves ---
 
-    def _begin_anew(self) -> None:
+    def _begin_conversation(self) -> None:
         self.conversation += 1
         self.model = ""
 
-    def _change_to(self, line: entries.Resumed) -> None:
+    def _move_to(self, line: entries.Resumed) -> None:
         """Move to *line* and its label; calls and messages that still wait bring their own."""
         old = self.taint
         self.move(line)
@@ -262,7 +269,7 @@ class Session(Branch):
             private = kept.private or old.private
             self.pending[key] = msgspec.structs.replace(kept, origins=origins, private=private)
         for received in self.waiting.values():
-            self.hear(received)
+            self.apply_taint(received)
 
     # --- turns and their calls ---
 
@@ -271,29 +278,29 @@ class Session(Branch):
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        inputs = list(self._take(entry.inputs))
+        inputs = list(self._take_waiting(entry.inputs))
         calls = [key for key in entry.calls if key in self.pending]
         if entry.calls and not (inputs or calls):
             return  # withdrawn while this was being written
         turn = self.turn = Turn(entry.turn, inputs, start=seq)
         for key in calls:
             turn.kept.append(kept := self.pending.pop(key))
-            self.bring(kept.origins, kept.private)
+            self.add_taint(kept.origins, kept.private)
             turn.calls[key] = kept.opened(key)
         if entry.text:
-            self._show(seq, turn, entry.text, begins=True)
+            self._show_inputs(seq, turn, entry.text, begins=True)
         elif not inputs:
-            self._preface(seq, ())
+            self._push_notices(seq, ())
 
-    def _show(self, seq: int, turn: Turn, text: str, *, begins: bool) -> None:
+    def _show_inputs(self, seq: int, turn: Turn, text: str, *, begins: bool) -> None:
         """Show the model the hidden inputs of *turn*, as *text*."""
         hidden, turn.shown = turn.hidden, len(turn.inputs)
-        self._preface(seq, tuple(one.id for one in hidden))
+        self._push_notices(seq, tuple(one.id for one in hidden))
         own = find_own_words(text, hidden)
-        self.push(seq, Human(text, to_look_at(hidden)), begins=begins, own=own)
+        self.push(seq, Human(text, viewable_files(hidden)), begins=begins, own=own)
         self.taint.add(Label(private=is_opening_private(text)), "")
 
-    def _say(self, seq: int, entry: entries.Said) -> None:
+    def _add_response(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message
         self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
         turn.attempts = 0
@@ -304,7 +311,7 @@ class Session(Branch):
         self.calls += len(message.calls)
         turn.rounds += 1
         turn.left_out += entry.left_out
-        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
+        self.path.append(response_node(seq, message, entry.usage, self.calibration.ratio))
 
     def _decide(self, seq: int, at: float, entry: entries.CallDecided) -> None:
         turn = self.turn
@@ -321,10 +328,10 @@ class Session(Branch):
             self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
-        self.bring(kept.origins, kept.private)
+        self.add_taint(kept.origins, kept.private)
         self.untold.append(kept.refused(entry.ruling))
         if self.turn is None:
-            self.tell(seq)
+            self.push_untold(seq)
 
     def _end_call(self, seq: int, turn: Turn, entry: entries.CallEnded) -> None:
         open_call = self._open_call(entry)
@@ -367,9 +374,9 @@ class Session(Branch):
     def _close_calls(self, seq: int, turn: Turn) -> None:
         if not turn.calls:
             return
-        self.push(seq, outcome(turn))
+        self.push(seq, results_message(turn))
         turn.calls = {}
-        self.tell(seq)
+        self.push_untold(seq)
 
     def _reply(self, seq: int, at: float, entry: entries.Replied) -> None:
         turn = None if entry.turn is None else self.turn
@@ -383,14 +390,14 @@ class Session(Branch):
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
         self._note_runs(entry, turn)
-        unanswered = [one for one in self._take(entry.inputs) if is_said(one)]
+        unanswered = [one for one in self._take_waiting(entry.inputs) if is_said(one)]
         if turn is not None and unanswered:
             self.set_aside[turn.id] = tuple(unanswered)
             _bound(self.set_aside, MAX_SET_ASIDE)
         for id_ in entry.inputs:
             self.notices.pop(id_, None)
         if self.turn is None:
-            self.tell(seq)
+            self.push_untold(seq)
         self.failed = entry.failed
         self.archived = self.archived and entry.turn is None
         if entry.text and not entry.quiet:
@@ -530,7 +537,7 @@ def is_said(received: Received) -> bool:
     return received.bounds is None and not (is_empty or is_command(received))
 
 
-def left(session: Session) -> list[str]:
+def describe_open_work(session: Session) -> list[str]:
     """Describe the work that is left, without the open turn."""
     waiting = sum(not is_command(received) for received in session.waiting.values())
     counts = {

@@ -209,7 +209,7 @@ class Undelivered(msgspec.Struct):
     message: str = ""
 
 
-def usable(tools: Iterable[str], turn: Turn | None) -> list[str]:
+def allowed_tools(tools: Iterable[str], turn: Turn | None) -> list[str]:
     """Return those of *tools* that may be used in *turn*. A run may be limited to some."""
     only = turn.bounds.tools if turn is not None and turn.bounds is not None else None
     return [tool for tool in tools if only is None or tool in only]
@@ -233,7 +233,7 @@ def result_of(call: OpenCall) -> Result:
     return Result(call.call.id, call.ended.text, failed=call.ended.outcome != "ok")
 
 
-def late(call: OpenCall) -> str:
+def late_result(call: OpenCall) -> str:
     """Return the text for the model about a call that waited longer than its turn."""
     result = result_of(call)
     what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
@@ -241,13 +241,13 @@ def late(call: OpenCall) -> str:
     return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
 
 
-def outcome(turn: Turn) -> Message:
+def results_message(turn: Turn) -> Message:
     """Return the model's message with the results of all calls of the last response of *turn*."""
     kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
     if kept.isdisjoint(turn.calls):
         return Results(tuple(result_of(call) for call in turn.calls.values()))
     # Their results were "waiting"; a second one for the same call would be refused.
-    return Notice("\n\n".join(map(late, turn.calls.values())))
+    return Notice("\n\n".join(map(late_result, turn.calls.values())))
 
 
 def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
@@ -316,7 +316,7 @@ def finished(
     return FinishedTurn(
         turn=replied.turn or "",
         at=at,
-        asked=tuple(asked(one) for one in own[:MAX_ASKED]),
+        asked=tuple(describe_message(one) for one in own[:MAX_ASKED]),
         others=sum(one.untrusted for one in given),
         calls=tuple(
             msgspec.structs.replace(
@@ -332,7 +332,7 @@ def finished(
     )
 
 
-def asked(received: Received) -> str:
+def describe_message(received: Received) -> str:
     """Return the words of a message as a short line, without the message that it replies to."""
     if received.bounds is not None:
         of = received.bounds.parent

@@ -21,7 +21,7 @@ from elwood.agent.models.ledger import Charged, Ledger, spent
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import course, in_table
 from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.state import Log, Session, left
+from elwood.agent.session.log.state import Log, Session, describe_open_work
 from elwood.agent.session.reading.export import exported
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.session.reading.render import (
@@ -235,7 +235,7 @@ def conversations(config: Config) -> tuple[list[ConversationListed], list[Sessio
             files = (journal.path, *segments(journal.path).values())
             size = sum(path.stat().st_size for path in files)
             turn = ["a turn"] if session.turn is not None else []
-            to_do = (*turn, *left(session))
+            to_do = (*turn, *describe_open_work(session))
             found.append(ConversationListed(name, last, session.turns, size, to_do))
     return sorted(found, key=lambda one: -one.last_active), list(journals.values())
 

@@ -89,14 +89,14 @@ def items_of(
     if done := [one for one in turn.calls if places[id(one)] == turn.seq]:
         bad = Counter(one.outcome for one in done if one.outcome != "ok")
         told = [_count(len(done), "call"), *(f"{many} {what}" for what, many in bad.items())]
-        text = "\n".join(_did(one, redact) for one in done)
+        text = "\n".join(_describe_call(one, redact) for one in done)
         yield ExportItem("receipts", ", ".join(told), max(one.at for one in done), text)
     if (answer := turn.answer) is not None and answer.text:
         who = "Elwood (no answer)" if answer.failed else "Elwood"
         yield ExportItem("answer", who, turn.answered_at, redact(answer.text))
 
 
-def _did(call: CallRecord, redact: Callable[[str], str]) -> str:
+def _describe_call(call: CallRecord, redact: Callable[[str], str]) -> str:
     what = what_was_called(redact(call.tool), redact(call.target))
     took = f" {DOT} {call.took}" if call.took else ""
     return f"{outcome_line(call.outcome, what, call.ruling)}{took}"
@@ -129,7 +129,7 @@ class _Page(msgspec.Struct):
     def written(self, title: str) -> str:
         main, *others = self.lines
         head = f"<header><h1>{escape(title)}</h1></header>\n<nav>{self._contents()}</nav>\n"
-        body = [head, "<main>\n", self._forked(main[0].parent), *map(self._turn, main)]
+        body = [head, "<main>\n", self._fork_links(main[0].parent), *map(self._turn, main)]
         body += [
             _folded("branch", self._about(line), "".join(map(self._turn, line))) for line in others
         ]
@@ -150,7 +150,7 @@ class _Page(msgspec.Struct):
             drawn[start] = f"{_folded('contents', head, f'<ol>{rows}</ol>')}{drawn[start]}"
         return drawn[self.lines[0][0].parent]
 
-    def _forked(self, parent: int) -> str:
+    def _fork_links(self, parent: int) -> str:
         """Link to the lines that fork after the turn *parent*."""
         return "".join(
             f'<p class="fork">⤷ <a href="#t{line[0].number}">{self._about(line)}</a></p>\n'
@@ -166,7 +166,7 @@ class _Page(msgspec.Struct):
 
     def _turn(self, turn: TurnRecord) -> str:
         items = "".join(map(self._item, items_of(turn, self.places, self.redact)))
-        return f'<section id="t{turn.number}">\n{items}{self._forked(turn.seq)}</section>\n'
+        return f'<section id="t{turn.number}">\n{items}{self._fork_links(turn.seq)}</section>\n'
 
     def _item(self, item: ExportItem) -> str:
         who, when = escape(one_line(item.who, MAX_TOOL)), datetime.fromtimestamp(item.at, self.zone)

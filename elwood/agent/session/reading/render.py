@@ -184,13 +184,13 @@ def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
     """Yield a turn of *log*: messages and calls until its answer."""
     for seq, at, entry in log:
         for one in (heard.received for heard in turn.heard if heard.seq == seq):
-            yield _told(at, zone, one.principal, one.text)
+            yield _format_entry(at, zone, one.principal, one.text)
         is_of_it = turn.seq <= seq and (seq <= turn.answered or not turn.answered)
-        if is_of_it and (told := _said_and_done(entry)) is not None:
-            yield _told(at, zone, *told)
+        if is_of_it and (told := _describe_entry(entry)) is not None:
+            yield _format_entry(at, zone, *told)
 
 
-def _said_and_done(entry: Entry) -> tuple[str, str] | None:
+def _describe_entry(entry: Entry) -> tuple[str, str] | None:
     match entry:
         case entries.Prompted(prompt):
             tools = ", ".join(tool.name for tool in prompt.tools)
@@ -219,7 +219,7 @@ def _said_and_done(entry: Entry) -> tuple[str, str] | None:
     return None
 
 
-def _told(at: float, zone: tzinfo, who: str, text: str) -> str:
+def _format_entry(at: float, zone: tzinfo, who: str, text: str) -> str:
     # The text is indented and cannot begin a line, so it cannot imitate another speaker.
     shown = ("".join(filter(str.isprintable, line)) for line in text.splitlines())
     lines = indent("\n".join(shown), "  ")

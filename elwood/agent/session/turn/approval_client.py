@@ -201,7 +201,7 @@ class ApprovalClient:
         """Get an approval, recorded in the log, by *until* on Trio's clock.  Raises CallNotRun."""
         self._check(call, wanted)
         try:
-            verdict = await self._answer(call, wanted, why, until)
+            verdict = await self._wait_for_answer(call, wanted, why, until)
             if verdict is None:
                 if call.pending is not None:
                     # the question may have arrived
@@ -214,7 +214,7 @@ class ApprovalClient:
                 if call.pending is not None:
                     await self.withdraw(call.pending)
                 raise CallNotRun("denied", UNANSWERED)
-            await self._decided(self._log.turn.id, call.key, self.bound(wanted), verdict)
+            await self._record_decision(self._log.turn.id, call.key, self.bound(wanted), verdict)
         except DiskFull as error:
             text = "not run: the disk is full, so it could not be recorded"
             raise CallNotRun("failed", text) from error
@@ -233,7 +233,9 @@ class ApprovalClient:
                 return
             await trio.sleep(PAUSE)  # the disk is full
 
-    async def let_go(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
+    async def cancel_pending(
+        self, *, anew: bool = False, turns: Collection[str] | None = None
+    ) -> int:
         """Cancel the calls that wait for the owner, or were allowed and have not begun.
 
         With *anew* the conversation ends, with its permissions. With *turns*, cancel only the calls
@@ -241,10 +243,10 @@ class ApprovalClient:
         """
         pending = [kept.pending for kept in self._log.state.pending.values()]
         kept = [one for one in pending if turns is None or one.turn in turns]
-        await self._let_go(kept, anew)
+        await self._cancel(kept, anew)
         return len(kept)
 
-    async def let_go_cancelled(self, cancelled: Callable[[Runs], Awaitable[Runs]]) -> bool:
+    async def cancel_removed_runs(self, cancelled: Callable[[Runs], Awaitable[Runs]]) -> bool:
         """Cancel the waiting calls of task runs that have been cancelled.
 
         *cancelled* returns those runs. Return True if the open turn began on an approval of such a
@@ -258,18 +260,18 @@ class ApprovalClient:
         lost = await cancelled(frozenset(of.values()))
         gone = {call_key(one.turn, one.call): one for one, run in of.items() if run in lost}
         begun = state.turn.calls if state.turn is not None else {}
-        await self._let_go([one for key, one in gone.items() if key in state.pending])
+        await self._cancel([one for key, one in gone.items() if key in state.pending])
         calls = [begun[key] for key in gone if key in begun]
         return any(call.started is None and call.ended is None for call in calls)
 
-    async def _let_go(self, kept: Sequence[CallPending], anew: bool = False) -> None:
+    async def _cancel(self, kept: Sequence[CallPending], anew: bool = False) -> None:
         if kept or anew:
             await self.withdraw(*kept, anew=anew)
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
 
-    async def look_up(self) -> None:
+    async def fetch_decisions(self) -> None:
         """Fetch the decisions about the calls that the conversation continued without.
 
         Called after each hint and each turn: the hint for a decision may come while the call is
@@ -287,9 +289,11 @@ class ApprovalClient:
             except ActorUnavailable:
                 return  # it sends a hint when it is back
             if isinstance(verdict, Verdict):
-                await self._decided(pending.turn, pending.call, pending.plan, verdict, keep=True)
+                await self._record_decision(
+                    pending.turn, pending.call, pending.plan, verdict, keep=True
+                )
 
-    async def _answer(
+    async def _wait_for_answer(
         self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
     ) -> Pending | Verdict | None:
         """Ask until there is an answer, another message comes, or the time is over.
@@ -314,7 +318,7 @@ class ApprovalClient:
             if scope.cancelled_caught:
                 return known
 
-    async def _decided(
+    async def _record_decision(
         self, turn: str, call: str, plan: str, verdict: Verdict, *, keep: bool = False
     ) -> None:
         """Record a decision; with *keep*, wait as long as the disk is full."""

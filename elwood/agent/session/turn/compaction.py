@@ -306,7 +306,7 @@ def extracts(nodes: Sequence[Node], most: int) -> str:
     return f"{summary}\n\n{EXTRACTS}\n{listed}\n\n{CUT_NOTICE}"
 
 
-def told(why: str) -> str:
+def describe_cut(why: str) -> str:
     """Return the note below an answer that older messages have no summary."""
     reason = one_line(why, MAX_WHY).rstrip(".")
     return f"⚠ To make room, of older messages only extracts were kept, not a summary: {reason}."

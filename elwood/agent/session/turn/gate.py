@@ -49,7 +49,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.branch import PrivateText
 from elwood.agent.session.log.entries import CallEnded, CallNested, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, usable
+from elwood.agent.session.log.turns import OpenCall, allowed_tools
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
 from elwood.agent.session.turn.quoting import (
     KnownText,
@@ -166,21 +166,21 @@ class Gate:
         """Record the outcomes of the calls of a turn that was stopped while they ran."""
         await self._end_nested()
         for call in self._log.turn.unended:
-            await self._break_off(call)
+            await self._end_unfinished(call)
 
     async def _end_nested(self, outer: OpenCall | None = None) -> None:
         """End the unfinished calls within *outer*, or within any call."""
         for call in list(self._log.turn.nested.values()):
             if outer is None or call.outer is outer:
-                await self._break_off(call)
+                await self._end_unfinished(call)
 
-    async def _break_off(self, call: OpenCall) -> None:
+    async def _end_unfinished(self, call: OpenCall) -> None:
         """Record the known state of an unfinished call."""
         is_look = call.outer is not None and call.pending is None
         if (output := await self._stop_elsewhere(call)) is not None:
             await self._end(call, "failed", output)
         elif call.started is not None and call.started.effect != "pure":
-            await self._end(call, "unknown", Output(f"stopped; {INTERRUPTED}{_deeds(call)}"))
+            await self._end(call, "unknown", Output(f"stopped; {INTERRUPTED}{_list_nested(call)}"))
         elif call.started is not None or is_look:
             await self._end(call, "failed", Output("stopped"))
         elif call.pending is not None:
@@ -257,7 +257,7 @@ class Gate:
         payloads.debug("call", extra={"tool": call.call.name, "arguments": call.call.arguments})
         try:
             if started is not None and started.effect not in AGAIN:
-                text = f"{started.tool}: {INTERRUPTED}. It was not repeated.{_deeds(call)}"
+                text = f"{started.tool}: {INTERRUPTED}. It was not repeated.{_list_nested(call)}"
                 raise CallNotRun("unknown", text)
             tool, given = self._find(made or call.call)
             if running is not None:
@@ -265,7 +265,7 @@ class Gate:
             target = self._target(tool, given)
             if self._toolset.dry_run and tool.risk != "read":
                 raise CallNotRun("dry run", "dry run: nothing was done")
-            wanted = await self._allowed(call, tool, given, until, running)
+            wanted = await self._get_approval(call, tool, given, until, running)
             output, gives = await self._run(
                 call, wanted, nests=running is None and until is not None
             )
@@ -275,7 +275,7 @@ class Gate:
 
     def _find(self, call: ToolCall) -> tuple[Tool, object]:
         """Return the tool with its checked arguments.  Raises CallNotRun."""
-        known = usable(self._tools, self._log.state.turn)
+        known = allowed_tools(self._tools, self._log.state.turn)
         if call.name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
@@ -285,7 +285,7 @@ class Gate:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
-    async def _allowed(
+    async def _get_approval(
         self,
         call: OpenCall,
         tool: Tool,
@@ -307,7 +307,7 @@ class Gate:
                 raise CallNotRun("denied", f"not allowed: {decision.why}")
             if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
                 return wanted
-            await self.approvals.request(call, await self._scoped(wanted), decision, until)
+            await self.approvals.request(call, await self._add_scope(wanted), decision, until)
             # The owner's answer takes time: the plan must still be the one that was shown.
         text = "not run: what it would do changed each time that it was allowed"
         raise CallNotRun("denied", text)
@@ -318,25 +318,27 @@ class Gate:
         """Return the plan of the call.  Raises CallNotRun."""
         plan = Plan(Other(tool.risk), in_words(given))
         if tool.plan is not None:
-            plan = await self._guarded(tool, partial(tool.plan, given, self._context()), "failed")
+            plan = await self._run_guarded(
+                tool, partial(tool.plan, given, self._context()), "failed"
+            )
         if plan.outgoing and self._redactor.reveals(plan.outgoing):
             text = "not allowed: it would send a secret of the configuration out"
             raise CallNotRun("denied", text)
         if isinstance(plan.action, FetchUrl | SearchWeb | CallRemote | Schedule):
-            quotes = await self._quoted(tool, given, plan, running.known if running else ())
+            quotes = await self._find_quotation(tool, given, plan, running.known if running else ())
             action = msgspec.structs.replace(plan.action, quotes=quotes)
             plan = msgspec.structs.replace(plan, action=action)
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
-    async def _quoted(
+    async def _find_quotation(
         self, tool: Tool, given: object, plan: Plan, within: Sequence[PrivateText]
     ) -> Quotation | None:
         """Find text that only this conversation knows and that the call would send out.
 
         Private results *within* the running call reached its tool, but not yet the model.
         """
-        state, sent = self._log.state, self._sent(tool)
+        state, sent = self._log.state, self._earlier_targets(tool)
         public = [name for name, one in self._tools.items() if one.gives == STRANGE]
 
         def is_known(url: str) -> bool:
@@ -363,7 +365,7 @@ class Gate:
                 compared.append((known, shared))
         return find_quotation(compared, self._name_of)
 
-    def _sent(self, tool: Tool) -> list[str]:
+    def _earlier_targets(self, tool: Tool) -> list[str]:
         """Return the targets of earlier calls of *tool* in the remembered receipts."""
         receipts = self._log.state.receipts
         return [one.target for one in receipts if one.tool == tool.name and one.outcome == "ok"]
@@ -377,7 +379,7 @@ class Gate:
             return f"{self._target(tool, given)} ({tool.name})"
         return f"a result of {part.call.name}"
 
-    async def _scoped(self, wanted: ExaminedCall) -> ExaminedCall:
+    async def _add_scope(self, wanted: ExaminedCall) -> ExaminedCall:
         """Add the scope that the owner may permit with the call, to ask them.  Raises CallNotRun.
 
         Only at this point may a tool compute its scope.
@@ -385,7 +387,7 @@ class Gate:
         tool, scope, route = wanted.tool, wanted.plan.scope, self._log.turn.route
         if tool.scope is not None:
             look = partial(tool.scope, wanted.given, self._context())
-            scope = await self._guarded(tool, look, "failed")
+            scope = await self._run_guarded(tool, look, "failed")
         group = "" if route.private else route.address
         scope = scope and hashed(scope, tool.name, tool.definition, group)
         return msgspec.structs.replace(wanted, scope=scope)
@@ -429,7 +431,9 @@ class Gate:
                 break  # its effect may change the next calls
             if isinstance(decision, Ask):
                 with suppress(CallNotRun):
-                    await self.approvals.request_ahead(call, await self._scoped(wanted), decision)
+                    await self.approvals.request_ahead(
+                        call, await self._add_scope(wanted), decision
+                    )
         return until
 
     async def _run(
@@ -464,7 +468,7 @@ class Gate:
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
             step = partial(tool.run, wanted.given, context)
-            given = await self._guarded(tool, step, late, running)
+            given = await self._run_guarded(tool, step, late, running)
             if isinstance(given, Output) and given.failed:
                 raise CallNotRun("failed", given)
         except CallNotRun as failure:  # whose words it holds, it says itself
@@ -476,7 +480,7 @@ class Gate:
         """Return the time limit of *tool* in seconds."""
         return min(self._toolset.deadline, self._toolset.timeouts.get(tool.name, tool.timeout))
 
-    async def _guarded(
+    async def _run_guarded(
         self,
         tool: Tool,
         step: Callable[[], Awaitable[T]],
@@ -576,8 +580,8 @@ class Gate:
             label=state.taint.label,
             source=f"{self._log.id} by {turn.principal}{read}",
             bounds=turn.bounds,
-            tools=usable(self._tools, turn),
-            written=self._written(),
+            tools=allowed_tools(self._tools, turn),
+            written=self._written_files(),
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
@@ -593,7 +597,7 @@ class Gate:
         numbers |= {one.number for one in turn.calls.values() if one.call.name == call.call.name}
         return sum(0 < number < call.number for number in numbers)
 
-    def _written(self) -> Collection[str]:
+    def _written_files(self) -> Collection[str]:
         """Return the files that this conversation wrote, from the remembered receipts."""
         receipts = self._log.state.receipts
         tools = {one.tool: self._tools.get(one.tool) for one in receipts}
@@ -628,7 +632,7 @@ def _size(texts: Sequence[PrivateText]) -> int:
     return sum(len(one.text) for one in texts)
 
 
-def _deeds(call: OpenCall) -> str:
+def _list_nested(call: OpenCall) -> str:
     """List the known calls that *call* made, for the model."""
     deeds = [f"{one.tool} {one.target} ({one.outcome})" for one in call.acts[:MAX_DEEDS]]
     if more := len(call.acts[MAX_DEEDS:]):

@@ -28,8 +28,8 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, is_stop
-from elwood.agent.session.log.turns import asked, spoken, usable
-from elwood.agent.session.turn.compaction import told
+from elwood.agent.session.log.turns import allowed_tools, describe_message, spoken
+from elwood.agent.session.turn.compaction import describe_cut
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, waiting_calls
 from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
@@ -160,8 +160,8 @@ class TurnRunner:
     async def decided(self, nursery: trio.Nursery) -> None:
         """Fetch the owner's new decisions, and run the calls that are allowed now."""
         self.approvals.hints.give()
-        await self._forsake()
-        await self.approvals.look_up()
+        await self._cancel_forbidden()
+        await self.approvals.fetch_decisions()
         self.work(nursery)
 
     def stop(self, command: Received | None) -> bool:
@@ -211,17 +211,17 @@ class TurnRunner:
         """
         with self.hold():
             stopped = self.stop(command)  # immediately: approvals may be away
-            gone = await self.approvals.let_go()
+            gone = await self.approvals.cancel_pending()
         # The start of a turn may have been in the middle of its write.
         return stopped or self.stop(command), gone
 
-    async def _forsake(self) -> None:
+    async def _cancel_forbidden(self) -> None:
         """Cancel the pending and approved calls of cancelled tasks and removed people."""
-        await self._drop()
-        if await self.approvals.let_go_cancelled(self._cancelled):
+        await self._stop_for_removed()
+        if await self.approvals.cancel_removed_runs(self._cancelled):
             self.stop(None)
 
-    async def _drop(self) -> None:
+    async def _stop_for_removed(self) -> None:
         """Stop the open turn if only removed people asked for it (decision 26)."""
         turn = self._log.state.turn
         if turn is None or turn.bounds or turn.principal in self._core.channels.owners:
@@ -256,16 +256,16 @@ class TurnRunner:
                 with bind(turn=started.turn, message=self._log.turn.message):
                     await self._run_turn(started)
                 if self._log.state.pending:
-                    await self.approvals.look_up()
+                    await self.approvals.fetch_decisions()
                 started = None
         except* ImportError:  # a fault of the changed installation, not of the message
-            await self.put_down()
+            await self.suspend_turn()
             raise
         finally:
             self.is_working = False
             self._log.changed()
 
-    async def put_down(self) -> None:
+    async def suspend_turn(self) -> None:
         """Record that the start of the open turn, if any, does not count as an attempt."""
         turn = self._log.state.turn
         if turn is not None and turn.attempts:
@@ -276,7 +276,7 @@ class TurnRunner:
         """Record that the next turn starts and return it; None if there is nothing to do."""
         state = self._log.state
         while True:
-            await self._forsake()
+            await self._cancel_forbidden()
             work = self._log.next_work()
             while self._held:
                 await self._log.wait_change()
@@ -314,7 +314,7 @@ class TurnRunner:
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
-                await self._drop()
+                await self._stop_for_removed()
                 if self._stopping:
                     self._scope.cancel()
                 answer = await self._think()
@@ -397,7 +397,7 @@ class TurnRunner:
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
         if turn.bounds is not None:
-            names = usable([spec.name for spec in prompt.tools], turn)
+            names = allowed_tools([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
         role = turn.bounds.role if turn.bounds else "default"
@@ -440,14 +440,16 @@ class TurnRunner:
         route, channels = self._delivery.route(stop or turn), self._core.channels
         opens = channels.session_at(route) == self._log.id and turn.principal in channels.owners
 
-        def finished() -> tuple[str, str]:
+        def add_receipts() -> tuple[str, str]:
             shown = self._core.redactor(text)
             return with_receipts(shown, turn, self._clock.zone, numbered=opens)
 
         beside = self._core.environment.blocking
-        shown, footer = finished() if len(text) <= MUCH else await beside(finished)
+        shown, footer = add_receipts() if len(text) <= MUCH else await beside(add_receipts)
         if said:
-            shown += "\n\n" + UNANSWERED.format(", ".join(in_quotes(asked(one)) for one in said))
+            shown += "\n\n" + UNANSWERED.format(
+                ", ".join(in_quotes(describe_message(one)) for one in said)
+            )
         pages: dict[str, str] = {}
         did = [one.number for one in turn.receipts if one.number and not one.looked]
         if did and opens and channels.at(route).buttons:
@@ -458,7 +460,7 @@ class TurnRunner:
             tuple(inputs),
             route,
             head + shown,
-            "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
+            "\n".join(filter(None, (footer, turn.cut and describe_cut(turn.cut)))),
             answer.failed,
             # A stop command always gets an answer.
             quiet=(quiet and stop is None) or self._dropped == turn.id,
