@@ -1,4 +1,4 @@
-"""Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
+"""Conversations, in a pool: each accepts messages immediately and works concurrently."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
-from elwood.agent.session.restored import doubtful, let_go
+from elwood.agent.session.restored import close_old_work, describe_doubt
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, toolset
@@ -60,12 +60,12 @@ log = logging.getLogger("elwood.sessions")
 OPEN = "opening the conversation's log"
 # Seconds between two tries to open the log on a full disk.
 PAUSE = 5.0
-# Seconds for approvals to end what was permitted: nothing is taken in meanwhile.
+# Seconds for approvals to revoke permissions; no messages are accepted during that.
 WITHDRAW_LIMIT = 5.0
-# Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
+# Seconds after which a damaged log shows as stuck, so that the owner learns of it within a minute.
 ALARM = 30.0
 
-# Seconds that a response may still take after the stop: a restart is not to wait for a long one.
+# Seconds that a response may take after the stop, so that a restart need not wait for a long one.
 LAST_RESPONSE = 1.5
 
 BELONGS = (
@@ -75,7 +75,7 @@ BELONGS = (
     '(`key = "file:/…"`), into a systemd credential (`LoadCredential=`), or into the environment; '
     "docs/operating.md says more. I read them when I start."
 )
-# Share of the context that the system prompt may take: one of so many.
+# Share of the context for the system prompt: one of this many.
 PROMPT_SHARE = 4
 
 
@@ -104,7 +104,7 @@ class SessionActor:
         self._settings = core.config.of(SessionSettings)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
-        """Live until idle for long enough, or stopped."""
+        """Run until idle for long enough, or stopped."""
         with bind(session=self._log.id):
             began = trio.current_time()
             try:
@@ -116,7 +116,7 @@ class SessionActor:
                 self._log.close()
 
     async def _open(self, mailbox: Mailbox[SessionsMail]) -> bool:
-        """Open the log, however long it takes; False if we are stopped before."""
+        """Open the log, however long it takes; return False if stopped before."""
         while True:
             try:
                 await self._log.open()
@@ -132,19 +132,19 @@ class SessionActor:
                 clear_error(OPEN)
                 return True
 
-    async def _put_away_if_due(self) -> None:
-        """Begin anew if the conversation was quiet for long; `/resume` brings it back.
+    async def _archive_if_due(self) -> None:
+        """Archive the conversation if it was idle for long; `/resume` brings it back.
 
-        Nothing is put away while anything is left to do, or waits for the owner.  Called before
-        each message is taken in: so none can come meanwhile, and each finds a fresh conversation.
+        It stays while it has work left, or a call that waits for the owner. Called before each
+        message is accepted, so that no message can come between and each finds a new conversation.
         """
         state, quiet = self._log.state, self._core.clock.now() - self._log.last
         at_rest = state.is_idle and not state.pending
         if not (at_rest and state.path) or quiet < self._settings.archive:
             return
-        # What was permitted for the conversation ends with it, so that comes first.
+        # The permissions of the conversation end with it, so they are revoked first.
         with trio.move_on_after(WITHDRAW_LIMIT) as scope:
-            await self._runner.approvals.let_go(anew=True)
+            await self._runner.approvals.cancel_pending(anew=True)
         why = "approvals are away" if scope.cancelled_caught else ""
         try:
             if not why:
@@ -157,14 +157,14 @@ class SessionActor:
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
         zone, at = self._core.clock.zone, self._core.channels.at
-        await let_go(self._log, self._core.admission.restored, zone, at, withdraw)
+        await close_old_work(self._log, self._core.admission.restored, zone, at, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._showing.run)
             for extension in self._extensions:
                 if (work := extension.work) is not None:
                     nursery.start_soon(work)
-            await self._put_away_if_due()
+            await self._archive_if_due()
             left, cut_off = [], []
             for received in commands(self._log.state):
                 if is_stop(received):
@@ -182,15 +182,15 @@ class SessionActor:
                 nursery.start_soon(self._runner.decided, nursery)
             while await self._take_next(mailbox, nursery):
                 pass
-            # Stopped: what has begun may come to its end within the grace of the supervisor, but
-            # not a long response, which can be asked for again.
+            # Stopped: running work may finish within the grace of the supervisor, except a long
+            # response, which can be requested again.
             with trio.move_on_after(LAST_RESPONSE):
                 while self._runner.is_working or self._log.state.undelivered:
                     await self._log.wait_change()
             while self._runner.is_acting or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
-        await self._runner.put_down()
+        await self._runner.suspend_turn()
         for extension in self._extensions:
             await extension.settle()
         state, is_behind = self._log.state, any(one.is_behind for one in self._extensions)
@@ -198,7 +198,7 @@ class SessionActor:
             await self._core.live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
-        """Take one message; False when it was quiet for long enough, or is stopped."""
+        """Receive one message; return False if idle for long enough, or stopped."""
         message: SessionsMail | None = None
         with (
             trio.move_on_after(self._settings.idle) as wait,
@@ -221,12 +221,12 @@ class SessionActor:
             case Decided():
                 nursery.start_soon(self._runner.decided, nursery)
             case None:
-                await self._put_away_if_due()
+                await self._archive_if_due()
                 return not self._log.state.is_idle
         return True
 
     async def _refuse_all(self, mailbox: Mailbox[SessionsMail], damage: JournalDamaged) -> bool:
-        """Take nothing in, and say why, until a person has mended the log (CP-34)."""
+        """Refuse all messages, with the reason, until a person has repaired the log (CP-34)."""
         log.error("session refuses work", extra={"why": str(damage)})
         refused = Refused(f"This conversation's log is damaged. {damage}")
         with waiting(f"a person, as {damage}", limit=ALARM):
@@ -241,7 +241,7 @@ class SessionActor:
     async def _answer_all(
         self, mailbox: Mailbox[SessionsMail], answer: Reception, seconds: float
     ) -> bool:
-        """Give all messages of the next *seconds* the same answer; False if we are stopped."""
+        """Send the same answer to all messages of the next *seconds*; return False if stopped."""
         with trio.move_on_after(seconds):
             async for message in mailbox:
                 _answer(message, answer)
@@ -281,13 +281,13 @@ class SessionActor:
         )
         if state.is_as_before(received):
             return Taken()
-        await self._put_away_if_due()
+        await self._archive_if_due()
         if self._stops(inbound):
             received = msgspec.structs.replace(received, text="/stop")
         waiting = max(len(state.waiting), len(state.undelivered))
         most = MAX_WAITING
         if is_command(received):
-            most = 2 * MAX_WAITING  # short work, and a stop must come through when much is waiting
+            most = 2 * MAX_WAITING  # short work, and a stop must get through a full queue
         elif received.bounds is not None and received.bounds.says == "text":
             most = MAX_REMINDERS
         if waiting >= most:
@@ -295,23 +295,25 @@ class SessionActor:
         if (why := self._core.admission.refusal) and not is_command(received):
             return Refused(f"{why}.")
         if is_command(received) and (why := self._commands.refusal(received)):
-            return await self._take(received, _said(received, why))
+            return await self._take(received, _answer_entry(received, why))
         if isinstance(screened, Credential):
-            # Its answer goes into the same line: it is never a message that the model is shown.
-            return await self._take(received, _said(received, BELONGS.format(screened.kind)))
-        if why := doubtful(received, self._core.admission.restored, self._core.clock.zone):
-            return await self._take(received, _said(received, why))
+            # Its answer is in the same line, so the model never sees the message.
+            return await self._take(
+                received, _answer_entry(received, BELONGS.format(screened.kind))
+            )
+        if why := describe_doubt(received, self._core.admission.restored, self._core.clock.zone):
+            return await self._take(received, _answer_entry(received, why))
         if received.bounds is not None and received.bounds.says in TOLD:
             quiet = received.bounds.says == "note"
             route = self._delivery.route(received)
-            said = _said(received, received.text, route=route, quiet=quiet)
+            said = _answer_entry(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
         begun = None if is_command(received) else self._runner.beginning(received)
-        # When nothing else is to be done the start of its turn goes along, saving a write.
+        # If there is no other work, the start of its turn is in the same line, which saves a write.
         entries = (received, begun) if begun else (received,)
         if is_command(received):
             taken = await self._take(*entries)
-        else:  # the turn need not wait for the disk: its answer does, and the sender's channel
+        else:  # the turn need not wait for the disk; its answer and the sender's channel do
             go_on = partial(self._go_on, received, begun, nursery)
             taken = await self._try(self._log.record_ahead(go_on, *entries))
         if isinstance(taken, NotNow):
@@ -331,7 +333,7 @@ class SessionActor:
         self._runner.work(nursery, begun)
 
     def _stops(self, inbound: Inbound) -> bool:
-        """Tell whether plain words stop what runs; not as an answer pressed, nor if passed on."""
+        """Return True if plain words stop the turn; not if a button typed them, or if forwarded."""
         is_pressed = inbound.quote and inbound.message is None
         if is_pressed or inbound.untrusted or inbound.bounds is not None:
             return False
@@ -347,7 +349,7 @@ class SessionActor:
         await self._await(wanted)
 
     async def _await(self, wanted: Await | StopRun) -> None:
-        """Answer when the run has ended: until then it waits, or is the open turn's."""
+        """Answer when the run has ended; until then it waits, or is part of the open turn."""
         while True:
             state = self._log.state
             open_ = [] if state.turn is None else [one.id for one in state.turn.inputs]
@@ -370,16 +372,16 @@ class SessionActor:
         return Taken()
 
 
-def _said(
+def _answer_entry(
     received: Received, text: str, *, route: Route | None = None, quiet: bool = False
 ) -> Replied:
-    """Answer *received* with *text*, without a turn; where it came from, if no *route* is given."""
+    """Build an answer to *received* without a turn; *route* defaults to where it came from."""
     route = route or received.route
     return Replied(received.id, None, (received.id,), route, text, quiet=quiet)
 
 
 class Sessions:
-    """Makes the sessions, each with its log, and runs them."""
+    """Creates the sessions, each with its log, and runs them."""
 
     def __init__(
         self,
@@ -414,9 +416,10 @@ class Sessions:
         listener: Listener,
         wakes: Callable[[str], bool],
     ) -> None:
-        """Run the pool; what has begun may go on for *grace* seconds after the stop.
+        """Run the pool; running work has *grace* seconds after the stop.
 
-        Of the sessions with work left it starts those that it *wakes*; another pool has the others.
+        Of the sessions with work left it starts those for which *wakes* is true; another pool has
+        the others.
         """
         await run_pool(
             mailbox,
@@ -430,7 +433,7 @@ class Sessions:
         )
 
     def make(self, id_: str) -> SessionActor:
-        """Make the session *id_*, as its log has it."""
+        """Create the session *id_* with its log."""
         core = self._core
         path = core.paths.state / "sessions" / f"{id_}.jsonl"
         journal = Journal[Entry, Session](path, Entry, Session, core.disk, may_close=may_close)

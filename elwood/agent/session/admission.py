@@ -1,4 +1,4 @@
-"""Whether messages can be taken in."""
+"""Whether new messages are accepted."""
 
 import msgspec
 
@@ -6,10 +6,10 @@ from elwood.agent.session.restored import Restored
 
 
 class Admission(msgspec.Struct):
-    """What stands against taking messages in, for all conversations alike.
+    """Reasons to refuse messages, for all conversations.
 
-    *refusal* says why no new work is taken, if none is: whoever watches over the disk sets it.
-    *restored* is there if the state came out of a backup.
+    *refusal* is the reason if no new work is accepted; the disk watch sets it. *restored* is set if
+    the state was restored from a backup.
     """
 
     restored: Restored | None = None

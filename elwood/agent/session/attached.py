@@ -1,8 +1,8 @@
-"""Clients that are attached to sessions: what they see of a session, and what they say in it.
+"""Clients that are attached to sessions.
 
-A client sees the posts of its channel (`elwood.agent.channels.attached`).  Besides, it sees the
-state of the session and its messages and answers in other channels.  These are read from the
-published state of the session: they are offered, and a client may miss some.
+A client gets the posts of its channel (`elwood.agent.channels.attached`), and also the state of the
+session and its messages and answers in other channels. These are read from the published state of
+the session: they are offered, and a client may miss some.
 """
 
 import math
@@ -33,29 +33,29 @@ from elwood.foundation.text.lines import cut, one_line
 from elwood.foundation.text.markdown import native
 from elwood.foundation.text.splitting import with_footer
 
-# Exchanges that a new client sees, and characters of a text from before or from elsewhere.
+# Exchanges shown to a new client, and characters of an old text or one from another channel.
 EXCHANGES, MAX_SHOWN = 2, 4000
-# Characters of the line about running work; bytes of a file that goes along with a message.
+# Characters of the line about running work; bytes of a file sent with a message.
 MAX_RUNNING, MAX_FILE = 150, 20 << 20
 
 
 @attrs.define(eq=False)
 class _View:
-    """What *client* has seen of its session."""
+    """The parts of a session that *client* has received."""
 
     client: AttachedClient
-    # The messages and answers that it has seen, by their keys.
+    # Keys of the messages and answers that it has received.
     known: set[str]
-    # The id of the message that was said here last.
+    # Id of the newest message from this client.
     own: str = ""
     state: frames.State | None = None
 
 
 class SessionClients:
-    """Attach clients to sessions, through the channel *name*, in which all of them are *owner*.
+    """Attaches clients to sessions, through the channel *name*, in which all of them are *owner*.
 
-    *route_of* and *describe_absence* are those of `AttachedClients`.  Without *keeper* a client
-    cannot name files of this machine.
+    *route_of* and *describe_absence* are as in `AttachedClients`. Without *keeper*, a client cannot
+    send files of this machine.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SessionClients:
         return next((name for name in live if self._route_of(name) == route), None)
 
     def stop(self, number: int) -> None:
-        """Have each client, also later ones, stop its own message: the signal *number* came.
+        """Have all clients, also later ones, stop their own message after the signal *number*.
 
         *has_stopped* is set when that is recorded.
         """
@@ -93,7 +93,9 @@ class SessionClients:
 
     async def serve(self, session: str, mode: frames.Mode, stream: trio.abc.Stream) -> None:
         """Attach a client to *session* until one end closes the connection."""
-        before, known = await self._core.environment.blocking(partial(self._before, session))
+        before, known = await self._core.environment.blocking(
+            partial(self._read_last_exchanges, session)
+        )
         view = _View(AttachedClient(session, mode), known)
         view.client.give(*(before if mode != "once" else ()), *self._stop)
         await self.attached.serve(
@@ -103,7 +105,7 @@ class SessionClients:
     async def _follow(self, view: _View) -> None:
         client = view.client
         if [one for one in self.attached if one.mode == "talk"] == [client]:
-            # What waits for a decision was asked of a client that has gone.
+            # The pending questions were sent to a client that has gone.
             asked = ListApprovals(by=self._owner.id, route=self._route_of(client.session))
             self._core.approvals.offer(asked)
         while True:
@@ -111,21 +113,21 @@ class SessionClients:
             await self._core.live.wait_change()
 
     def _look(self, view: _View) -> None:
-        """Give the client what has changed since the last look."""
+        """Send the client the changes since the last call."""
         client = view.client
         state = self._core.live.states.get(client.session) or Session()
         turn, waiting = state.turn, state.waiting.values()
-        # A recording is shown when it has words.
+        # A recording is shown after its transcription.
         heard = [one for one in (*(turn.inputs if turn else ()), *waiting) if not one.pending]
         replied = [one.replied for one in state.undelivered.values()]
-        said = _said(state)
+        said = _texts_before_calls(state)
         if client.mode != "once":
             for one in heard:
                 if one.id not in view.known and one.id != view.own:
-                    client.give(self._heard(one))
+                    client.give(self._describe_heard(one))
             for reply in replied:
                 if _key(reply) not in view.known and reply.route.channel != self._name:
-                    client.give(_answer(reply))
+                    client.give(_answer_frame(reply))
             for id_, words in said.items():
                 if id_ not in view.known:
                     text = cut(self._core.redactor(words), MAX_SHOWN)
@@ -146,7 +148,7 @@ class SessionClients:
             client.give(now)
         view.known = {*(one.id for one in heard), *map(_key, replied), *said}
 
-    def _heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
+    def _describe_heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
         who, run = received.speaker or received.principal, received.bounds
         if received.principal in self._core.channels.owners:
             channel = received.route.channel
@@ -154,33 +156,33 @@ class SessionClients:
         who = who if run is None else f"the task {run.owner}"
         return frames.HeardElsewhere(who=who, text=cut(received.text, MAX_SHOWN), is_old=is_old)
 
-    def _before(self, session: str) -> tuple[list[frames.ToClient], set[str]]:
+    def _read_last_exchanges(self, session: str) -> tuple[list[frames.ToClient], set[str]]:
         """Return the last exchanges of *session* and their keys.  Blocks."""
         path = self._core.paths.state / "sessions" / f"{session}.jsonl"
         shown, known = list[frames.ToClient](), set[str]()
-        # It is a new one, or the session itself says what is wrong.
+        # The session is new, or it reports the damage itself.
         with suppress(JournalDamaged, OSError):
             history = History(session, list(entries_of(path, Entry)))
             for turn in [one for one in history.turns if history.is_present(one.seq)][-EXCHANGES:]:
                 for heard in turn.heard:
-                    shown.append(self._heard(heard.received, is_old=True))
+                    shown.append(self._describe_heard(heard.received, is_old=True))
                     known.add(heard.received.id)
                 if turn.answer is not None and not turn.answer.quiet:
-                    shown.append(_answer(turn.answer, is_old=True))
+                    shown.append(_answer_frame(turn.answer, is_old=True))
                     known.add(_key(turn.answer))
         return shown, known
 
-    # --- what they say ----------------------------------------------------------------------------
+    # --- messages from clients --------------------------------------------------------------------
 
     async def _take(self, view: _View, said: frames.SaidHere) -> None:
-        why = await self._hand_on(view, said)
+        why = await self._send_to_session(view, said)
         self.has_stopped |= bool(self._stop) and said.text == "/stop" and not why
         view.client.give(frames.Took(said.id, why))
-        view.state = None  # it is given again behind this, also if all is over by now
+        view.state = None  # sent again after this, even if the work is done by now
         self._look(view)
 
-    async def _hand_on(self, view: _View, said: frames.SaidHere) -> str:
-        """Hand a message to the session; return why it was not taken, or ""."""
+    async def _send_to_session(self, view: _View, said: frames.SaidHere) -> str:
+        """Send a message to the session; return why it was refused, or ""."""
         session = view.client.session
         if view.client.mode == "watch":
             return "you only watch here"
@@ -227,7 +229,7 @@ def _key(replied: Replied) -> str:
     return f"reply {replied.reply}"
 
 
-def _said(state: Session) -> dict[str, str]:
+def _texts_before_calls(state: Session) -> dict[str, str]:
     """Return the texts of the model before its calls in this turn; no answer has them."""
     start = state.turn.start if state.turn else math.inf
     messages = [(node.seq, node.message) for node in state.path if node.seq > start]
@@ -238,7 +240,7 @@ def _said(state: Session) -> dict[str, str]:
     }
 
 
-def _answer(replied: Replied, *, is_old: bool = False) -> frames.Message:
+def _answer_frame(replied: Replied, *, is_old: bool = False) -> frames.Message:
     text = cut(replied.text, MAX_SHOWN)
     return frames.Message(
         id=_key(replied),

@@ -1,4 +1,4 @@
-"""The commands ``elwood receipts`` and ``elwood session``; what they do is in `reading.cli`."""
+"""The commands ``elwood receipts`` and ``elwood session``; `reading.cli` implements them."""
 
 from typing import TYPE_CHECKING
 

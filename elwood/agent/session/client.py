@@ -1,4 +1,4 @@
-"""How sessions are asked to carry out runs: by the scheduler of tasks, and by tools."""
+"""Requests to sessions for runs, from the task scheduler and from tools."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -13,28 +13,28 @@ from elwood.agent.session.messages import Await, SessionsMail, StopRun
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.foundation.runtime import Address
 
-# Seconds until a session that has no room is asked again, doubling up to the last.
+# Seconds between tries if a session has no room, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
-# Child runs at once in the whole process, and in one turn: each is a conversation with a model.
+# Concurrent child runs in the process, and child runs of one turn: each is a model conversation.
 MAX_AT_ONCE, MAX_IN_TURN = 4, 8
-# Seconds, or a tenth of the time that is left, in which the parent can still use the answer.
+# Seconds, or a tenth of the remaining time, in which the parent can still use the answer.
 TO_ANSWER = 60.0
-# Seconds for a child run to stop: it records what was under way.
+# Seconds for a child run to stop: it records the work in progress.
 STOP_LIMIT = 10.0
 
 
 class RunClient:
-    """Asks *sessions* to carry out runs.
+    """Requests runs from *sessions*.
 
-    A session accepts a message once, by its id, and has one answer for it.  So each of these may
-    be repeated, also after a crash: it finds the same run.
+    A session accepts a message id only once and has one answer for it. So each method may be
+    repeated, also after a crash: it finds the same run.
     """
 
     def __init__(self, sessions: Address[SessionsMail]) -> None:
         self._sessions = sessions
 
     async def begin(self, make: Callable[[], Inbound]) -> Taken | Refused:
-        """Send the message of a run, again and again while its session has no room."""
+        """Send the message of a run; repeat it while its session has no room."""
         pause = FIRST_PAUSE
         while True:
             taken = await self._sessions.insist(make)
@@ -44,7 +44,7 @@ class RunClient:
             pause = min(LAST_PAUSE, 2 * pause)
 
     async def wait(self, session: str, id_: str) -> RunResult | None:
-        """Wait for the answer; None if the session does not know the run."""
+        """Wait for the answer; return None if the session does not know the run."""
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
 
     async def stop(self, session: str, id_: str, why: str) -> RunResult | None:
@@ -53,20 +53,20 @@ class RunClient:
 
 
 class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool wants to be done in a conversation of its own."""
+    """A request of a tool for work in a separate conversation."""
 
     prompt: str
-    tools: Collection[str] | None = None  # Names; None: those of the parent.
-    role: str = "default"  # Which model thinks.
-    budget: Budget | None = None  # For all child runs of the parent in a day.
-    seconds: float = 300.0  # Until it is stopped.
+    tools: Collection[str] | None = None  # names; None: those of the parent
+    role: str = "default"  # role of the model
+    budget: Budget | None = None  # for all child runs of the parent in a day
+    seconds: float = 300.0  # until it is stopped
 
 
 class ChildRuns:
-    """Carries out child runs for the calls of tools: each in a session below its parent's.
+    """Runs the child runs of tool calls: each in a session below its parent's.
 
-    A call has one child, which is named after it.  A call that is repeated after a crash finds
-    that child, with its answer if there is one.  One object limits all child runs of the process.
+    A call has one child, which is named after it. A repeated call, after a crash, finds that child
+    with any answer. One object limits all child runs of the process.
     """
 
     def __init__(self, children: Address[SessionsMail]) -> None:
@@ -74,7 +74,7 @@ class ChildRuns:
         self._room = trio.Semaphore(MAX_AT_ONCE)
 
     async def run(self, wanted: ChildRun, context: ToolContext) -> Output:
-        """Carry out *wanted*; return the child's answer with its label.  Raises ToolFailure."""
+        """Run *wanted*; return the child's answer with its label.  Raises ToolFailure."""
         tools = _check(wanted, context)
         child = child_name(context.session, context.number)
         async with self._room:
@@ -104,7 +104,7 @@ class ChildRuns:
 
 
 def _check(wanted: ChildRun, context: ToolContext) -> tuple[str, ...]:
-    """Return the tools of the child.  Raises ToolFailure if there may be no such child."""
+    """Return the tools of the child.  Raises ToolFailure if the child is not allowed."""
     if is_child(context.session):
         raise ToolFailure("a child run cannot start child runs")
     if not context.number:

@@ -1,4 +1,4 @@
-"""What sessions and features are built on, and what is seen of it from outside."""
+"""The services that sessions and features use, and their view from outside."""
 
 import os
 import platform
@@ -31,14 +31,7 @@ from elwood.foundation.storage.files import Root
 
 @attrs.frozen(kw_only=True)
 class Core:
-    """What sessions and features are built on; each part of them is given only what it needs.
-
-    *sessions* are conversations with people and of tasks, *children* the child runs, a step below.
-    *events* is told what becomes of actors.  *up* is set when the actors start, *stop* ends the
-    app; what must be closed then goes into *closing*.  One that *stays* does what is due by the
-    clock.  *own* is what the assistant has set itself.  *started* is Unix seconds.  *vitals* are
-    written by whoever watches over the app.
-    """
+    """The services that sessions and features use; each part gets only the services it needs."""
 
     config: Config
     environment: Environment
@@ -47,20 +40,20 @@ class Core:
     disk: Disk
     workspace: Root
     table: ActorTable
-    sessions: Address[SessionsMail]
-    children: Address[SessionsMail]
+    sessions: Address[SessionsMail]  # conversations with people and of tasks
+    children: Address[SessionsMail]  # child runs
     approvals: Address[ApprovalsMail]
     models: Address[ModelsMail]
     anchoring: Address[AnchoringMail]
     channels: Channels
     live: LiveSessions
     admission: Admission
-    events: Mailbox[Event]
-    up: trio.Event
-    stop: trio.Event
-    closing: AsyncExitStack
-    stays: bool = True
-    own: OwnConfig = attrs.field(
+    events: Mailbox[Event]  # receives the life cycle of actors
+    up: trio.Event  # set when the actors start
+    stop: trio.Event  # ends the app
+    closing: AsyncExitStack  # closed at the end of the app
+    stays: bool = True  # whether it does scheduled work
+    own: OwnConfig = attrs.field(  # settings that the assistant has set itself
         default=attrs.Factory(
             lambda core: OwnConfig(core.config, lambda text: core.config), takes_self=True
         )
@@ -77,11 +70,11 @@ class Core:
 
     @property
     def tell_owner(self) -> TellOwner:
-        """Return what tells the owner something unasked."""
+        """The function that sends the owner unrequested messages."""
         return TellOwner(self.channels.outboxes, self.channels.owner_routes, self.redactor)
 
     def hint(self, hint: Decided | Interrupt) -> bool:
-        """Pass *hint* up to its session; False if there is no room."""
+        """Send *hint* to its session; return False if there is no room."""
         return (self.children if is_child(hint.session) else self.sessions).offer(hint)
 
 

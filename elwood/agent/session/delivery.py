@@ -1,8 +1,7 @@
-"""Brings replies to their channel, and shows what is written until there is one.
+"""Delivers replies to their channel, and shows drafts of an answer.
 
-Each part of a reply is recorded before it is sent and after.  A send has no idempotency key, so
-there is one window in which nobody knows; what may have arrived is sent again marked as a repeat,
-never silently.
+Each part of a reply is recorded before and after it is sent. A send has no idempotency key, so for
+a moment its outcome is unknown; a part that may have arrived is sent again, marked as a repeat.
 """
 
 import math
@@ -42,33 +41,33 @@ from elwood.foundation.text.lines import cut, duration, one_line
 from elwood.foundation.text.markdown import Rich, native, to_entities
 from elwood.foundation.text.splitting import split, with_footer
 
-# How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
-# delayed by the same times, and others must have their turn in between.
+# Factor for the wait after a crash of the outbox, perhaps because of this message: its own restart
+# is delayed by the same times, and other messages must have their turn in between.
 AFTER_CRASH = 4.0
-# Characters of an answer from which work on it might hold up everybody else for a moment.
+# Characters of an answer above which work on it could block other tasks for a moment.
 MUCH = 10_000
-# Messages of an answer; a longer one is a file, and of it so many units as a message.
+# Maximum messages of an answer; longer answers become a file, after a message with the beginning.
 MAX_MESSAGES, BEGINNING = 4, 1500
 IN_A_FILE = "… The whole answer is in the file below."
 # Seconds between two signs of life of a turn.
 ALIVE_EVERY = 2.0
-# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
+# Seconds without any sign: an answer within this time needs no announcement.
 SILENT = 0.5
-# Seconds that a call runs before a line says so, characters of it there, and what else goes on.
+# Seconds before a status line for a call, and characters of the call in it.
 STATUS_AFTER, MAX_STATUS = 5.0, 150
 THINKS = "thinking"
-# Characters of a draft: more than four messages are a file in the end, and more would be looked
-# through for nothing each time the model says a word.
+# Characters of a draft: longer answers become files, and each new word would be searched for
+# secrets in all of it.
 DRAFT = 16_384
-# Characters of what was said between the calls of a turn that stay above what is said next.
+# Characters of the text before calls that stays above the next text.
 MAX_BEFORE = 3000
-# Draft ids of one turn: a channel that shows a long text in several drafts takes the next ones.
+# Draft ids of one turn: a channel that shows a long text in several drafts uses the next ones.
 DRAFTS_PER_TURN = 1000
 
 
-# Seconds after which a reply that has not arrived shows as stuck.
+# Seconds after which an undelivered reply shows as stuck.
 STUCK_AFTER = 60.0
-# Characters of an answer that is told to the owner as it could not be delivered.
+# Characters of an undeliverable answer that the owner is shown.
 LOST = 1000
 
 Place = tuple[str, str, str]
@@ -80,7 +79,7 @@ def _place(undelivered: Undelivered) -> Place:
 
 
 class Delivery:
-    """Delivers the replies of one session, in their order at each place: none waits for another."""
+    """Delivers the replies of one session, in order per recipient; recipients are independent."""
 
     def __init__(self, core: Core, log_: SessionLog) -> None:
         self._log = log_
@@ -90,30 +89,30 @@ class Delivery:
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
-        """Record *before* and *replied* as one; from then on the reply is ours, unless quiet."""
+        """Record *before* and *replied* as one; then deliver the reply, unless it is quiet."""
         if self._log.state.undelivered or replied.quiet:
             await self._log.keep(*before, replied, last_words=True)
             return
-        # Nothing is in front of it: the first part's record can go along, saving a write.
+        # If the queue is empty, the record of the first part goes into the same line.
         self._unsent.add((replied.reply, 0))
         posting = Posting(replied.reply, 0, 1)
         await self._log.keep(*before, replied, posting, last_words=True)
 
     def route(self, answered: Turn | Received) -> Route:
-        """Say where what answers *answered* goes, if it is given now."""
+        """Return the route of an answer to *answered* at this time."""
         run = answered.bounds
         follows = run is not None and run.follows
         owner = self._channels.owner_routes() if follows else ()
         return next(iter(owner), answered.route)
 
     def seen(self, received: Received) -> None:
-        """Show that a message has been seen which waits behind a turn."""
+        """Mark a message that waits for a turn as seen."""
         outbox = self._channels.outboxes.get(received.route.channel)
         if outbox is not None and received.message is not None:
             outbox.offer(React(route=received.route, message=received.message))
 
     async def run(self) -> None:
-        """Deliver for as long as the session lives."""
+        """Deliver as long as the session lives."""
         busy: set[Place] = set()
 
         def is_idle(undelivered: Undelivered) -> bool:
@@ -149,7 +148,7 @@ class Delivery:
         if channel.markdown and not undelivered.posted:
             hide = not replied.untrusted
             markdown = native(replied.text, replied.footer, hide_targets=hide)
-        made = partial(_messages, replied, channel, bool(markdown))
+        made = partial(_split_reply, replied, channel, bool(markdown))
         pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
             *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
@@ -182,7 +181,7 @@ class Delivery:
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
                         posted = Posted(*key, message)
-                        # A power cut that takes it leaves a repeat, which is marked.
+                        # If a power cut loses it, the part is sent again, marked as a repeat.
                         await self._log.keep(posted, *done, last_words=True, synced=False)
                         break
                     case Undeliverable(why, first):
@@ -193,16 +192,16 @@ class Delivery:
                     case Unsure(crashed=crashed):
                         repeat, recorded = True, False
                         pause = AFTER_CRASH * delay if crashed else delay
-                    case Unsent():  # the record still says all that is known
+                    case Unsent():  # the record is still correct
                         recorded, pause = True, min(delay, UNSENT_PAUSE)
                 await trio.sleep(pause)
                 delay = min(LAST_PAUSE, delay * 2)
         if replied.reply in self._log.state.undelivered:
-            # Another version cut it into more parts, and all that we would send have arrived.
+            # Another version split it into more parts, and all parts of this version have arrived.
             await self._log.keep(Delivered(replied.reply), last_words=True)
 
     async def _tell_owner(self, replied: Replied, why: str) -> None:
-        """Tell the owner, elsewhere, of the first answer that cannot be delivered to a chat."""
+        """Report to the owner in another chat the first undeliverable answer of a chat."""
         route = replied.route
 
         def elsewhere() -> list[Route]:
@@ -217,14 +216,14 @@ class Delivery:
         )
 
 
-def _messages(
+def _split_reply(
     replied: Replied, channel: Channel, whole: bool
 ) -> list[tuple[Rich, tuple[Attachment, ...]]]:
-    """Make messages of a reply, or one that is *whole*; the same each time.
+    """Split a reply into messages, or one if *whole*; always in the same way.
 
-    More than people would read in a chat is a file, with its beginning before it.
+    A very long reply becomes a file, with a message before it that has the beginning.
     """
-    # Who presses a link sends its address off; strangers' words may have chosen it.
+    # Opening a link sends its address out, and strangers' words may have chosen it.
     hide = not replied.untrusted
     if whole:
         return [(with_footer(replied.text, replied.footer, hide_targets=hide), ())]
@@ -242,7 +241,7 @@ def _messages(
 
 
 class Showing:
-    """Shows the turns of one session while they run; `run` is beside all of them."""
+    """Shows the turns of one session while they run."""
 
     def __init__(self, channels: Channels, redactor: Redactor) -> None:
         self._channels = channels
@@ -251,7 +250,7 @@ class Showing:
         self._newest: Progress | None = None
         self._has_newest = trio.Event()
         self._before = ""
-        # When there is a sign of life to be given; moved without waking the task that waits.
+        # Time of the next sign of life; changed without waking the task that waits.
         self._due = math.inf
         self._wait = trio.CancelScope()
 
@@ -263,18 +262,18 @@ class Showing:
         self._draft = number * DRAFTS_PER_TURN
         self._before, self._newest = "", None
         self._is_full = False  # the draft of this response
-        self._is_late = False  # what was said before anything is shown
+        self._is_late = False  # text before calls has not been shown yet
         self._running, self._since, self._has_line = "", 0.0, False
         self._loud_at = trio.current_time() + SILENT
         self._give_sign_at(self._loud_at)
 
     def end(self) -> None:
-        """Show no more of the turn."""
+        """Stop showing the turn."""
         self._turn = self._newest = None
         self._give_sign_at(math.inf)
 
     def take(self, said: Progress) -> bool:
-        """Show the newest of what a model says; return True if that is text of an answer."""
+        """Show the newest output of a model; return True if it is text of an answer."""
         is_text = isinstance(said, str)
         if self._turn is None or self._outbox is None:
             return False
@@ -285,7 +284,7 @@ class Showing:
         return is_text
 
     async def run(self) -> None:
-        """Show what is said, that work goes on, and for how long what runs."""
+        """Show drafts, signs of life, and how long a call has been running."""
         while True:
             with trio.CancelScope(deadline=self._due) as self._wait:
                 await self._has_newest.wait()
@@ -316,7 +315,7 @@ class Showing:
             self._running, self._since = turn.running, now
         running, took = self._running, now - self._since
         self._has_line = self._has_line or bool(running and took >= STATUS_AFTER)
-        if running or not turn.asking:  # or else it is the owner's turn
+        if running or not turn.asking:  # otherwise the owner's answer is next
             if self._has_line:
                 what = f"{one_line(running, MAX_STATUS)} · {duration(took)}"
                 self._offer(Status(route=self._route, text=f"⏳ {what if running else THINKS}"))
@@ -328,7 +327,7 @@ class Showing:
         self._is_full = self._show(text, self._redactor.partial) and len(text) > DRAFT
 
     def _show_thought(self, text: str) -> None:
-        """Show what is thought so far, to those who want to see it."""
+        """Show the thinking so far, to those who want to see it."""
         draft = Draft(
             route=self._route,
             draft=self._draft,
@@ -339,7 +338,7 @@ class Showing:
         self._offer(draft)
 
     def said(self, text: str) -> None:
-        """Show the whole *text* of a response with calls; what is said next stands below it."""
+        """Show the whole *text* of a response with calls; later text is shown below it."""
         is_long = len(text) > 2 * DRAFT
         redact = self._redactor.partial if is_long else self._redactor
         whole = redact(text[: 2 * DRAFT])[:DRAFT]

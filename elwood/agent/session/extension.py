@@ -1,4 +1,4 @@
-"""What a feature may add to conversations: along with messages, beside turns, and by commands."""
+"""Interfaces through which features extend conversations: reminders, work, and commands."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -13,16 +13,16 @@ from elwood.agent.session.rights import OWNER, Right
 
 # Reads the text that a turn begins with.
 Opening = Callable[[], Awaitable[str]]
-# Chooses what goes along with a turn, if anything does.
+# Chooses the reminder of a turn, if any.
 Reminder = Callable[[], Awaitable[Reminded | None]]
 # Runs of tasks: the task, and the series of the run.
 Runs = frozenset[tuple[str, int]]
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """Turns that were taken back, with the Unix times of their answers.
+    """Turns that were undone, with the Unix times of their answers.
 
-    *parts* are where they stand in the log: first and last entries.
+    *parts* are their spans in the log: first and last entries.
     """
 
     turns: Mapping[str, float]
@@ -32,55 +32,55 @@ class TakenBack(msgspec.Struct, frozen=True):
 class SessionExtension:
     """One feature's part in one conversation; lives as long as that is in memory.
 
-    Each method does nothing until a feature says otherwise.  What a feature fails at holds up
-    nobody: it reports the trouble and returns; anything it raises is a bug and ends the session.
+    By default each method does nothing. A feature that fails must not block the session: it reports
+    the error and returns; an exception is a bug and ends the session.
     """
 
     @property
     def is_behind(self) -> bool:
-        """Whether the conversation must be woken at the next start for this feature's sake."""
+        """Whether the conversation must be woken at the next start, for this feature."""
         return False
 
     def opening(self, inputs: Sequence[Received]) -> Opening | None:
         """Return the reader of the text that a turn on *inputs* begins with; None without a text.
 
-        The text is recorded with *inputs*.  It is read within the turn.
+        The text is read within the turn, and recorded with *inputs*.
         """
         return None
 
     def reminder(self) -> Reminder | None:
-        """Return the chooser of what goes along with the turn that has begun; None without one.
+        """Return the chooser of a reminder for the turn that has begun; None without one.
 
-        Asked again after a crash.
+        Called again after a crash.
         """
         return None
 
     async def expand(self, command: str) -> str:
-        """Say in words what an unknown slash command asks for; empty if it means nothing here."""
+        """Return the text that replaces an unknown slash command; "" if unknown here."""
         return ""
 
     async def cancelled(self, runs: Runs) -> Runs:
-        """Tell which of *runs* are of a task that was cancelled: what they asked for is let go."""
+        """Return those of *runs* whose task was cancelled, so that their calls are cancelled."""
         return frozenset()
 
     async def taken_back(self, gone: TakenBack) -> None:
-        """Let go of what was kept of *gone*; may be asked again."""
+        """Remove the data about *gone*; may be called again."""
 
     @property
     def work(self) -> Callable[[], Awaitable[None]] | None:
-        """What is to be done beside the conversation, until cancelled; None for nothing."""
+        """The work to do concurrently with the conversation, until cancelled; None for none."""
         return None
 
     async def settle(self) -> None:
-        """Bring to its end what is owed for the turn before; the next reply waits for it."""
+        """Finish the work for the previous turn; the next reply waits for it."""
 
 
 def news(
     log: SessionLog, key: str, head: str, text: str, source: str, *, private: bool = False
 ) -> Reminded | None:
-    """Make of *text* a reminder that begins with *head*; None if the newest of *key* says the same.
+    """Build a reminder of *text* that begins with *head*; None if the newest of *key* is the same.
 
-    So the model reads it once in a conversation, and again if it has changed or was summed up.
+    So the model reads it once in a conversation, and again if it changed or was compacted.
     """
     notices = (node.message for node in reversed(log.state.path))
     last = next((one.text for one in notices if isinstance(one, Notice) and one.key == key), "")
@@ -94,14 +94,14 @@ class PromptPart(Protocol):
     """A part of the system prompt, after the documents of the workspace."""
 
     async def text(self, budget: int) -> str:
-        """Give it, in *budget* tokens; the same text for as long as nothing has changed."""
+        """Return it, in *budget* tokens; the same text as long as nothing has changed."""
         ...
 
 
 class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command as it was typed in *session*, with the words *given* behind it.
+    """A slash command as it was typed in *session*, with the arguments *given*.
 
-    *again* says that it may have been carried out before: a crash came between.
+    *again*: it may have been run before a crash.
     """
 
     session: str
@@ -111,21 +111,18 @@ class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandAnswer(msgspec.Struct, frozen=True):
-    """What a command comes to; *buttons* type what stands on them.
-
-    *pages* are buttons, too: what stands on each, and the command that it types (62 bytes).
-    *entries* go into the log in one line with the answer.
-    """
+    """The answer of a command."""
 
     text: str
     footer: str = ""
-    buttons: tuple[str, ...] = ()
+    buttons: tuple[str, ...] = ()  # labels, each typed as its own command
+    # labels of further buttons, with the command that each types (62 bytes)
     pages: dict[str, str] = {}
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()  # recorded in one line with the answer
 
 
 class AnsweredByTurn(msgspec.Struct, frozen=True):
-    """The reply of a turn answers the command: of one that *entries* begin, or of one that runs."""
+    """A turn's reply answers the command: a new turn, begun by *entries*, or the open one."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -139,17 +136,17 @@ Group = Literal[
     "What I may do",
     "Looking after me",
 ]
-# How a command is carried out while a turn runs:
-# short: beside it;
-# long: beside it, and no other command waits for it;
+# How a command is run during a turn:
+# short: concurrently;
+# long: concurrently, and no other command waits for it;
 # rest: when the turn and the messages before the command are answered;
 # move: after the turn was stopped.
-# Messages behind a command that needs rest, or moves the conversation, wait for it.
+# Later messages wait for a command that needs rest or moves the conversation.
 Handling = Literal["short", "long", "rest", "move"]
 
 
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of one slash command: help, menus, completion and rights follow from it."""
+    """One slash command: help, menus, completion and rights are derived from it."""
 
     name: str
     help: str
@@ -161,12 +158,12 @@ class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
     group: Group = "Looking after me"
     right: Right = OWNER
     menu: Literal["everybody", "owner", "nobody"] = "owner"
-    """Whose menu shows it; a command in nobody's menu is not in /help either."""
+    """Whose menu shows it; "nobody" also hides it from /help."""
     handling: Handling = "short"
 
     @property
     def moves(self) -> bool:
-        """Whether it waits for rest, and the messages behind it wait for it."""
+        """Whether it waits for rest, and later messages wait for it."""
         return self.handling in ("rest", "move")
 
     @property
@@ -176,7 +173,7 @@ class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
-    """What all features together add to conversations."""
+    """The contributions of all features to conversations."""
 
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
     prompt: Sequence[PromptPart] = ()

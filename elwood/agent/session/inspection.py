@@ -1,6 +1,6 @@
-"""What is seen of the running app from outside: its actors, its sessions, what is stuck.
+"""The running app as seen from outside: its actors, its sessions, and stuck work.
 
-Times are ages in seconds, since the clock of the app means nothing outside of it.
+Times are ages in seconds, because the app's clock has no meaning outside.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     # `elwood status` reads the records, and starts without Trio.
     from elwood.foundation.runtime import ActorStatus, ActorTable
 
-# Characters of one text that is seen from outside; errors can be long.
+# Maximum characters of one text; errors can be long.
 MAX_TEXT = 300
-# Stuck things listed; more say nothing new.
+# Maximum stuck items; more give no new information.
 MAX_STUCK = 100
 
 
 class WaitSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something an actor waits for, and after how many seconds that is too long (None: never)."""
+    """A wait of an actor, and its limit in seconds (None: no limit)."""
 
     what: str
     age: float
@@ -37,7 +37,7 @@ class TroubleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DoneSeen(msgspec.Struct, frozen=True):
-    """How something that is done again and again went last, *age* seconds ago."""
+    """The last outcome of a repeated activity, *age* seconds ago."""
 
     what: str
     outcome: str
@@ -61,20 +61,16 @@ class ActorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session owes.
-
-    *turn_age* is how long its turn is open (None: no turn), *waiting* the messages that no turn
-    has taken up, *undelivered* the replies that have not arrived.
-    """
+    """The open work of a session."""
 
     session: str
-    turn_age: float | None = None
-    waiting: int = 0
-    undelivered: int = 0
+    turn_age: float | None = None  # age of its open turn; None: no turn
+    waiting: int = 0  # messages that are in no turn yet
+    undelivered: int = 0  # replies that have not arrived
 
 
 class ProcessSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What Elwood says of itself; *started* is Unix seconds."""
+    """Elwood's process; *started* is Unix seconds."""
 
     version: str
     started: float
@@ -89,22 +85,18 @@ class StuckSeen(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct):
-    """What is measured now and then: *sizes* in bytes, by what it is, and the *budget* of today.
+    """Periodic measurements."""
 
-    *sandbox* is the rung that commands run on, *sandbox_warning* what is wrong with it.
-    *last_error* is the last error in the log, at a Unix time.
-    """
-
-    sandbox: str = ""
-    sandbox_warning: str = ""
-    sizes: dict[str, int] = {}
-    budget: dict[str, float | None] = {}
-    last_error: str = ""
-    last_error_at: float = 0.0
+    sandbox: str = ""  # sandbox backend for commands
+    sandbox_warning: str = ""  # a fault of the sandbox
+    sizes: dict[str, int] = {}  # bytes, by name
+    budget: dict[str, float | None] = {}  # of today
+    last_error: str = ""  # last error in the log
+    last_error_at: float = 0.0  # Unix time
 
 
 class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything at one moment; *left_out* actors and sessions did not fit."""
+    """The whole state at one moment; *left_out* actors and sessions did not fit."""
 
     process: ProcessSeen
     actors: tuple[ActorSeen, ...]
@@ -116,7 +108,7 @@ class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
 def look(
     actor_table: "ActorTable", process: ProcessSeen, redact: Callable[[str], str]
 ) -> Inspection:
-    """Read the actor table off, with ages instead of times."""
+    """Read the actor table, with ages instead of times."""
     now = actor_table.now()
 
     def text(raw: str) -> str:

@@ -14,10 +14,10 @@ from elwood.foundation.storage.disk import Disk
 
 
 class LiveSessions:
-    """Knows each session's state from what it publishes, and marks who lives by a file each.
+    """Stores the published state of each session, and marks live sessions with a file each.
 
-    A marker is an empty file in *folder*, so that a restart knows whom to wake (decision 3).
-    *clock* is the actor table's, in seconds.
+    A marker is an empty file in *folder*, so that a restart wakes the session (decision 3). *clock*
+    is the actor table's, in seconds.
     """
 
     def __init__(self, folder: Path, disk: Disk, clock: Callable[[], float]) -> None:
@@ -28,12 +28,12 @@ class LiveSessions:
         self._turn_since: dict[str, float] = {}
         self._waits: dict[str, trio.CancelScope] = {}
         self._change = Signal()
-        # Marked together by whoever comes first: in a crowd that is one sync for many.
+        # Marked together by the first task: under load, one sync is enough for many.
         self._unmarked: set[str] = set()
         self._marking = Lock()
 
     def publish(self, id_: str, state: Session | None) -> None:
-        """Show the state of a session after a change; None when it leaves the memory."""
+        """Publish the state of a session after a change; None when it leaves the memory."""
         if state is None:
             self._states.pop(id_, None)
         else:
@@ -50,10 +50,10 @@ class LiveSessions:
 
     @contextmanager
     def awaiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
-        """Within, a session waits for its next message.
+        """Register a session that waits for its next message, during the block.
 
-        If more than *most* do, the waits of those that were spoken to longest ago are cancelled,
-        unless there is work left.  A few are looked at each time, which is enough.
+        If more than *most* wait, cancel the waits of the longest inactive ones, unless they have
+        work left. A few are checked each time, which is enough.
         """
         self._waits[id_] = wait
         for name in list(islice(self._waits, max(0, min(2, len(self._waits) - most)))):
@@ -68,7 +68,7 @@ class LiveSessions:
             self._waits.pop(id_, None)
 
     async def quiet(self) -> None:
-        """Wait until no session in memory has anything left to do."""
+        """Wait until no session in memory has work left."""
         while any(not state.is_idle for state in self._states.values()):
             await self.wait_change()
 
@@ -77,12 +77,12 @@ class LiveSessions:
         await self._change.wait()
 
     def failed(self, id_: str) -> bool:
-        """Tell whether the newest answer of a session is a failure, or it is gone without one."""
+        """Return True if the newest answer of a session is a failure, or it is gone without one."""
         state = self._states.get(id_)
         return state is None or state.failed
 
     def seen(self) -> tuple[SessionSeen, ...]:
-        """List the sessions that owe something."""
+        """Return the sessions that have work left."""
         now = self._clock()
         return tuple(
             SessionSeen(
@@ -96,7 +96,7 @@ class LiveSessions:
         )
 
     async def mark(self, id_: str) -> None:
-        """Have a session woken at the next start; on the disk when this returns.
+        """Mark a session to be woken at the next start, durably.
 
         Raises DiskFull, JournalBroken.
         """
@@ -112,11 +112,11 @@ class LiveSessions:
             self._unmarked.discard(id_)
 
     async def unmark(self, id_: str) -> None:
-        """Let a session sleep until somebody writes."""
+        """Remove the marker of a session, which then sleeps until the next message."""
         await self._disk.blocking(lambda: self._disk.remove(self._folder / id_))
 
     async def marked(self) -> Sequence[str]:
-        """List the sessions to be woken, in order."""
+        """Return the sessions to wake, in order."""
         return await self._disk.blocking(self._list)
 
     def _list(self) -> list[str]:

@@ -9,7 +9,7 @@ from elwood.foundation.runtime import Request
 class Await(Request[RunResult | None], frozen=True, kw_only=True):
     """Wait until the run with the message *id* has its answer.  From a `RunClient`.
 
-    None: no such run stands in the log, or it is too old to be remembered.
+    None: the log has no such run, or the run is too old.
     """
 
     session: str
@@ -19,8 +19,8 @@ class Await(Request[RunResult | None], frozen=True, kw_only=True):
 class StopRun(Request[RunResult | None], frozen=True, kw_only=True):
     """Stop the run with the message *id*, and answer as `Await` does.
 
-    Sent by a `RunClient`.  A run that has not begun never begins.  *why* becomes part of its
-    answer.  Repeating this changes nothing.
+    Sent by a `RunClient`. A run that has not begun never begins. *why* becomes part of its answer.
+    Repeating this changes nothing.
     """
 
     session: str

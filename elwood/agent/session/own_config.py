@@ -1,4 +1,4 @@
-"""The assistant's half of the configuration, while Elwood runs."""
+"""The assistant's part of the configuration, while Elwood runs."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,10 +6,10 @@ from elwood.foundation.settings import Config, Settings
 
 
 class OwnConfig:
-    """The assistant's half of the configuration, agent.toml: *now* is all as last read well.
+    """The assistant's part of the configuration, agent.toml; *now* is the last valid version.
 
-    It is *config* with what stands there in *sections*; *read* makes that of a text, and raises
-    CliFailure with all that is wrong.  Whoever keeps the file sets *now*; others ask it each time.
+    *now* is *config* with the *sections* of the file. *read* parses a text, and raises CliFailure
+    with all faults. The owner of the file sets *now*; readers use it each time.
     """
 
     def __init__(

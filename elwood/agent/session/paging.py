@@ -11,7 +11,7 @@ _END_OF_WORD = re.compile(r"\w\Z")
 
 
 def asked_page(given: str) -> tuple[str, int]:
-    """Split what was typed behind a command into that, and the page that is asked for.
+    """Split the arguments of a command into the text before the page, and the page.
 
     >>> asked_page("all page 3"), asked_page("all"), asked_page("page 2")
     (('all', 3), ('all', 1), ('', 2))
@@ -25,9 +25,9 @@ def asked_page(given: str) -> tuple[str, int]:
 def page(
     items: Sequence[T], number: int, size: int, command: str
 ) -> tuple[Sequence[T], dict[str, str]]:
-    """Return the page *number* of *items*, or the nearest there is, and the buttons to others.
+    """Return the page *number* of *items*, or the nearest one, and the buttons to other pages.
 
-    A button is what stands on it and what it types: *command* with a page behind it.
+    A button is a label and the command that it types: *command* with a page.
 
     >>> page("abcde", 2, 2, "/tasks all")
     ('cd', {'← 1/3': '/tasks all page 1', '3/3 →': '/tasks all page 3'})

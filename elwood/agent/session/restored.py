@@ -1,7 +1,6 @@
-"""A state folder that came out of a backup: the note of it, and what conversations record then.
+"""State folders that were restored from a backup: their note, and the entries they require.
 
-What was under way when the backup was taken may have been done since; so it is told, and not gone
-on with.
+Work in progress at the backup may have been done since. So it is reported and not continued.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,20 +32,20 @@ AGAIN = (
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """The state is as it was at *backup_at*, and was put here at *restored_at* (Unix times)."""
+    """The state is from *backup_at*, and was restored at *restored_at* (Unix times)."""
 
     backup_at: float
     restored_at: float
 
 
 class RestoredDamaged(Exception):
-    """Somebody changed the note; the backup must be restored again."""
+    """The note was edited; the backup must be restored again."""
 
 
 def restored(state: Path) -> Restored | None:
-    """Read when the state folder *state* was restored last; None if it never was.
+    """Return when the state folder *state* was last restored; None if it never was.
 
-    Raises OSError, and RestoredDamaged if somebody edited it.
+    Raises OSError, and RestoredDamaged if the note was edited.
     """
     path = state / NAME
     try:
@@ -57,10 +56,10 @@ def restored(state: Path) -> Restored | None:
         raise RestoredDamaged(f"{path} was changed: restore the backup again") from error
 
 
-def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str:
-    """Say why a message may have been dealt with by the state that a backup replaced; else "".
+def describe_doubt(received: Received, restored: Restored | None, zone: tzinfo) -> str:
+    """Return a warning if the replaced state may have handled a message before; else "".
 
-    A channel gives out again what it was not told in time that we had.
+    A channel sends messages again that were not confirmed in time.
     """
     if restored is None or received.bounds is not None:
         return ""
@@ -69,22 +68,22 @@ def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str
     return AGAIN.format(_when(restored, zone))
 
 
-async def let_go(
+async def close_old_work(
     log: SessionLog,
     restored: Restored | None,
     zone: tzinfo,
     at: Callable[[Route], Channel],
     withdraw: Callable[..., Awaitable[None]],
 ) -> None:
-    """Answer, and do not do, what is older than the restore; once, before anything is begun.
+    """Answer, without running it, all work that is older than the restore; once, before other work.
 
-    All of it is recorded in one line, whose time is after the restore: a crash before it lets this
-    happen again, and one after it does not.  *at* returns the channel of a route;
-    *withdraw* takes back the owner's questions.
+    It is recorded as one line with a time after the restore: after a crash before that this happens
+    again, after a later one it does not. *at* returns the channel of a route; *withdraw* closes
+    questions to the owner.
     """
     if restored is None or log.last >= restored.restored_at:
         return
-    known = settle(log.state, _when(restored, zone), at)
+    known = closing_entries(log.state, _when(restored, zone), at)
     if not known:
         return
     turn = log.state.turn
@@ -92,17 +91,19 @@ async def let_go(
     calls = turn.calls.values() if turn is not None else ()
     asked += [call.pending for call in calls if call.pending is not None and call.ended is None]
     if asked:
-        # The owner's questions first, or they would stay open for calls that are gone.
+        # First the owner's questions, or they would stay open for calls that are gone.
         await withdraw(*asked)
     await log.keep(*known, last_words=True)
 
 
-def settle(session: Session, when: str, at: Callable[[Route], Channel]) -> tuple[Entry, ...]:
-    """List the entries, for one line, after which nothing of before the restore is left to be done.
+def closing_entries(
+    session: Session, when: str, at: Callable[[Route], Channel]
+) -> tuple[Entry, ...]:
+    """Return the entries, for one line, that close all work from before the restore.
 
-    Calls come to what is known of them; the open turn and all that waits are answered with when
-    the backup was taken, *when*, in silence if only runs of tasks wait; what was not sent yet will
-    be sent marked as a repeat.
+    Calls get their known outcomes. The open turn and all waiting messages get one answer with the
+    time of the backup, *when*; it is not sent if only runs of tasks wait. Unsent parts will be sent
+    with the mark of a repeat.
     """
     known: list[Entry] = []
     for undelivered in session.undelivered.values():
@@ -122,7 +123,7 @@ def settle(session: Session, when: str, at: Callable[[Route], Channel]) -> tuple
         heard = [*turn.inputs, *heard]
         under_way, footer = f" ({turn.under_way})", activity([*turn.receipts, *ended])
     said = [received for received in heard if received.bounds is None]
-    # Of runs the timetable tells what became: nobody waits for their answers.
+    # The task list shows the outcomes of runs; no person waits for their answers.
     quiet = not said and (turn is None or turn.bounds is not None)
     place = next(iter(said or heard), turn)
     if place is not None:

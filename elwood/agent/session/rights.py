@@ -1,4 +1,4 @@
-"""Who may use a slash command, and whether it is answered where others read."""
+"""Who may use a slash command, and whether it is answered in groups."""
 
 from typing import get_args
 
@@ -11,21 +11,21 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Right(msgspec.Struct, frozen=True):
-    """The least role that a command takes in a private chat, and in a group; None: never there."""
+    """The lowest role for a command in a private chat, and in a group; None: never there."""
 
     private: Role
     group: Role | None
 
 
 ANYBODY = Right("guest", "guest")
-# What changes a conversation, stops it or hands it out: a guest's own, but not that of a group.
+# Commands that change, stop or export a conversation: a guest's own, but not a group's.
 CONVERSATION = Right("guest", "member")
-# What tells of the owner's affairs, or decides about them.
+# Commands about the owner's affairs.
 OWNER = Right("admin", None)
 
 
 def refusal(name: str, right: Right, role: Role, *, private: bool) -> str:
-    """Say why the command *name* is not for *role* here; empty if it is.
+    """Return why the command *name* is not for *role* here; "" if it is.
 
     >>> refusal("undo", CONVERSATION, "guest", private=False)
     '/undo is not for guests here: my owner can let you in.'

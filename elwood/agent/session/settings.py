@@ -1,4 +1,4 @@
-"""What can be set about conversations."""
+"""Settings of conversations."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ import attrs
 
 from elwood.foundation.settings import Section, at_least, between, none_or, setting
 
-# The assistant's half of the configuration, in the state folder.
+# The assistant's part of the configuration, in the state folder.
 AGENT_FILE = "agent.toml"
 
 

@@ -1,4 +1,4 @@
-"""What is kept of the logs, and for how long: old segments go, and logs that nobody wrote to."""
+"""Retention of logs: remove old segments, and logs of inactive conversations."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,11 +24,11 @@ class OldLog(msgspec.Struct, frozen=True):
 
 
 async def remove_old(core: Core, now: float, timetable: str) -> int:
-    """Remove what nobody wrote to for as long as it is kept; return how many files that were.
+    """Remove logs that are older than the retention time; return the number of removed files.
 
-    Of runs that is shorter: of their conversations, and of the journal *timetable*.  A conversation
-    that is in memory, or owes something, keeps its log.  It is told to those who watch over the
-    ends of logs before it is done, or it would be missed.
+    Conversations of runs and the journal *timetable* have a shorter time. A conversation that is in
+    memory, or has work left, keeps its log. The anchors are released first, or the files would be
+    reported as missing.
     """
     state, removed, kept = core.paths.state, 0, core.config.of(SessionSettings)
     before = now - (kept.keep or inf)

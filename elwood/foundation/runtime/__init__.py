@@ -1,4 +1,4 @@
-"""The actor kernel: knows Trio and nothing of assistants."""
+"""The actor kernel: based on Trio, independent of assistants."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
@@ -48,7 +48,7 @@ class Blocking(Protocol):
 
 
 class _Limiter:
-    """Trio's limit of threads, without a checkpoint while there is room."""
+    """Trio's thread limiter, without a checkpoint while there is room."""
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         limiter = trio.to_thread.current_default_thread_limiter()
@@ -61,7 +61,7 @@ class _Limiter:
         trio.to_thread.current_default_thread_limiter().release_on_behalf_of(borrower)
 
 
-_limiter = cast("trio.CapacityLimiter", _Limiter())  # Trio asks for these two methods only
+_limiter = cast("trio.CapacityLimiter", _Limiter())  # Trio calls only these two methods
 
 
 async def in_thread(fn: Callable[[], T], /) -> T:

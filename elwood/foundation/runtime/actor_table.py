@@ -1,9 +1,9 @@
-"""What every actor is doing right now: the ledger behind ``elwood inspect`` and the watchdog.
+"""The present activity of every actor: the data of ``elwood inspect`` and the watchdog.
 
-The supervisor keeps one `ActorStatus` per actor.  Code that waits for the world or for another
-actor says so with ``waiting(...)``; code that meets an error it will retry says so with
-``report_error(...)``, and code that sees what a person should know says so with
-``report_warning(...)``.  Outside of a supervised actor all of them do nothing.
+The supervisor has one `ActorStatus` per actor. Code that waits for the outside world or for another
+actor uses ``waiting(...)``; code that retries after an error calls ``report_error(...)``; code that
+finds something a person should know calls ``report_warning(...)``. Outside a supervised actor they
+do nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,20 +17,20 @@ import msgspec
 
 State = Literal["starting", "running", "restarting", "stopping", "stopped", "given up"]
 
-# Equal errors in a row, or crashes, that make a trouble worth telling.
+# Equal errors in a row, or crashes, before a trouble is reported.
 REPEATED = 3
-# Errors in a row, whatever they say, that make one.
+# Errors in a row, with any texts, before a trouble is reported.
 FAILING = 9
-# Seconds an actor may leave its queue untouched; loops that take messages never wait for others.
+# Seconds an actor may leave its queue untouched; receive loops never wait for other actors.
 DEAF = 45.0
-# Seconds without a crash after which an actor is well again.
+# Seconds without a crash after which an actor is healthy again.
 CALM = 60.0
-# Seconds without news of a trouble after which it is history: no retry is that far apart.
+# Seconds without an update after which a trouble is outdated: retries are more frequent.
 STALE = 900.0
 
 
 class Wait(msgspec.Struct):
-    """Something an actor waits for: since when, and after how many seconds that is too long."""
+    """Something an actor waits for: since when, and its limit in seconds."""
 
     what: str
     since: float
@@ -38,20 +38,15 @@ class Wait(msgspec.Struct):
 
 
 class Trouble(msgspec.Struct):
-    """Errors that an actor handles by trying again; none of the tries since *since* worked.
-
-    *count* of them came in a row, the last *equal* ones said the same.  Once it is *stuck* it
-    stays so until a try works, also if the error changes.  What was never tried, *count* 0, is a
-    warning: *error* says all.
-    """
+    """Errors that an actor handles with retries; no try since *since* succeeded."""
 
     what: str
     error: str
     since: float
     latest: float
-    count: int = 1
-    equal: int = 1
-    stuck: bool = False
+    count: int = 1  # errors in a row; 0 for a warning, whose whole text is *error*
+    equal: int = 1  # errors in a row with the present text
+    stuck: bool = False  # stays set until a try succeeds, even if the error changes
 
     def again(self, error: str, now: float) -> None:
         self.count += 1
@@ -62,11 +57,7 @@ class Trouble(msgspec.Struct):
 
 
 class ActorStatus(msgspec.Struct, eq=False):
-    """What one actor is doing; written by the runtime, by ``waiting`` and ``report_error``.
-
-    *done* says of what it does again and again how it went last, and when.  *step* is that of its
-    mailbox.
-    """
+    """The present activity of one actor; written by the runtime, `waiting` and `report_error`."""
 
     name: str
     capacity: int
@@ -81,21 +72,22 @@ class ActorStatus(msgspec.Struct, eq=False):
     crashes_in_a_row: int = 0
     waits: dict[int, Wait] = msgspec.field(default_factory=dict)
     troubles: dict[str, Trouble] = msgspec.field(default_factory=dict)
+    # last outcome and time of repeated activities
     done: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
-    step: int | None = None
+    step: int | None = None  # of its mailbox
 
     def turn_to(self, state: State) -> None:
         self.state = state
         self.since = self.clock()
 
     def crashed(self, error: str) -> None:
-        """Note a crash of the incarnation that still stands as running."""
+        """Record a crash of the incarnation that is still marked as running."""
         self.last_crash, self.last_crash_at = error, self.clock()
         calm = self.last_crash_at - self.since >= CALM
         self.crashes_in_a_row = 1 if calm else self.crashes_in_a_row + 1
 
     def stuck(self, now: float) -> "Iterator[Stuck]":
-        """Name what has gone on for too long here."""
+        """Yield the activities that exceed their limits."""
         for number, wait in self.waits.items():
             age = now - wait.since
             if age > wait.limit:
@@ -126,27 +118,22 @@ class ActorStatus(msgspec.Struct, eq=False):
 
 
 class Stuck(msgspec.Struct, frozen=True):
-    """One thing that has gone on for too long, in words for the owner.
+    """One problem, such as an exceeded limit, in words for the owner."""
 
-    *key* stays the same while the thing does, so that it is told once; *subject* stays the same
-    when the like of it happens to the actor again, so that it is not told without end.  A warning
-    is nobody's: its *actor* is empty.  One that *lasts* holds for the whole life of the process.
-    """
-
-    key: str
-    actor: str
+    key: str  # constant as long as the problem lasts, so that it is reported once
+    actor: str  # empty for a warning, which belongs to no actor
     what: str
-    subject: str
-    lasts: bool = False
+    subject: str  # constant for similar problems of the actor, to limit repeated reports
+    lasts: bool = False  # whether it holds for the whole life of the process
 
     @property
     def told(self) -> str:
-        """What the owner is told of it: the words of a warning say all by themselves."""
+        """The text for the owner. The text of a warning is complete by itself."""
         return f"Stuck: {self.actor}: {self.what}" if self.actor else self.what
 
 
 class ActorTable:
-    """All statuses, by the order in which the actors first started."""
+    """All statuses, in the order in which the actors first started."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -161,9 +148,9 @@ class ActorTable:
         unread_since: Callable[[], float | None] = lambda: None,
         step: int | None = None,
     ) -> ActorStatus:
-        """Give the actor *name* its status; a restarted actor gets a new one.
+        """Create the status of the actor *name*; a restarted actor gets a new one.
 
-        *unread_since* says since when messages have waited there with none of them being taken.
+        *unread_since* returns since when messages have waited without any being received.
         """
         status = ActorStatus(name, capacity, depth, self._clock, unread_since, step=step)
         status.since = self._clock()
@@ -171,22 +158,22 @@ class ActorTable:
         return status
 
     def now(self) -> float:
-        """Return the time by the clock that all statuses use, in seconds."""
+        """Return the time of the clock that all statuses use, in seconds."""
         return self._clock()
 
     def leave(self, name: str) -> None:
-        """Forget an actor that is done for good (a session that went idle)."""
+        """Remove an actor that has ended for good (an idle session)."""
         self.statuses.pop(name, None)
 
     def warn(self, what: str, words: str) -> None:
-        """Note that *what* is so until `end_warning`; *words* say it all."""
+        """Report the condition *what* with the text *words* until `end_warning`."""
         self._warnings.append(Stuck(f"/{what}", "", words, what, lasts=True))
 
     def end_warning(self, what: str) -> None:
         self._warnings = [one for one in self._warnings if one.subject != what]
 
     def stuck(self) -> list[Stuck]:
-        """List what is older than its limit, errors that keep coming, and warnings."""
+        """Return exceeded limits, repeated errors, and warnings."""
         now = self.now()
         found = [found for status in self.statuses.values() for found in status.stuck(now)]
         return [*self._warnings, *found]
@@ -197,7 +184,7 @@ _numbers = count(1)
 
 
 def set_current(status: ActorStatus) -> None:
-    """Make *status* the one of the running task and of the tasks it starts."""
+    """Set the status of the running task and of the tasks it starts."""
     _current.set(status)
 
 
@@ -228,13 +215,13 @@ def waiting(what: str, *, limit: float = inf) -> Iterator[None]:
     try:
         yield
     finally:
-        status.waits.pop(number, None)  # a new incarnation has cleared them
+        status.waits.pop(number, None)  # a new incarnation may have cleared them
 
 
 def report_error(what: str, error: str, *, times: int = 1) -> None:
-    """Note that *what* failed with *error* and will be tried again.
+    """Record that *what* failed with *error* and will be retried.
 
-    *times* says how often, where the first failures were too young to be worth a word.
+    *times* counts the failures, if the first ones were too early to report.
     """
     status = _current.get()
     if status is None:
@@ -250,7 +237,7 @@ def report_error(what: str, error: str, *, times: int = 1) -> None:
 
 
 def report_warning(what: str, words: str) -> None:
-    """Note that *what* is so, which is nobody's failure but should be known: *words* say it all."""
+    """Record the condition *what* with its complete text *words*; it is not a failure."""
     status = _current.get()
     if status is not None:
         known, now = status.troubles.get(what), status.clock()
@@ -259,14 +246,14 @@ def report_warning(what: str, words: str) -> None:
 
 
 def clear_error(what: str) -> None:
-    """Note that *what* works (again), or is no longer so."""
+    """Record that *what* works (again), or has ended."""
     status = _current.get()
     if status is not None:
         status.troubles.pop(what, None)
 
 
 def report_done(what: str, outcome: str = "ok") -> None:
-    """Note that *what* was done now, and that it works (again)."""
+    """Record that *what* was just done, and works (again)."""
     clear_error(what)
     if (status := _current.get()) is not None:
         status.done[what] = outcome, status.clock()

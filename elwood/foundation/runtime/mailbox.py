@@ -1,7 +1,8 @@
-"""Bounded mailboxes, typed addresses, and requests that want one answer.
+"""Bounded mailboxes, typed addresses, and requests with one answer.
 
-A mailbox outlives the incarnations of its actor: a crash costs the message in hand, never the
-queue.  Ask for what may be forgotten or repeated; tell, with an id, what must survive.
+A mailbox outlives the incarnations of its actor: a crash loses the message in progress, never the
+queue. Use `ask` for requests that may be lost or repeated, and `tell` with an id for messages that
+must survive.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,12 +20,12 @@ M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
 T = TypeVar("T")
 
-# Seconds after which `insist` asks again although nobody said that the actor is back.
+# Seconds after which `insist` asks again even without a sign that the actor is back.
 INSIST_EVERY = 5.0
 
 
 class ActorUnavailable(Exception):
-    """The actor asked cannot answer; an expected failure that the asker must decide about."""
+    """The actor cannot answer; an expected failure that the caller must handle."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} {why}")
@@ -32,7 +33,7 @@ class ActorUnavailable(Exception):
 
 
 class ActorCrashed(ActorUnavailable):
-    """It took the request and died; whether it acted is unknown."""
+    """It received the request and crashed; whether it acted is unknown."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "crashed before it answered")
@@ -46,13 +47,13 @@ class ActorDown(ActorUnavailable):
 
 
 class Reply(Generic[T]):
-    """The place of one answer.  The first to settle it wins; later ones are ignored."""
+    """The future of one answer.  The first result counts; later ones are ignored."""
 
     def __init__(self) -> None:
         self._outcome: outcome.Outcome[T] | None = None
         self._settled = trio.Event()
         self._is_abandoned = False
-        # What is being done for the asker.
+        # Scope of the work for the caller.
         self._work: trio.CancelScope | None = None
 
     def __repr__(self) -> str:
@@ -60,18 +61,18 @@ class Reply(Generic[T]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is an answer, or nobody waits for one any more."""
+        """Whether there is an answer, or the caller has stopped waiting."""
         return self._settled.is_set() or self._is_abandoned
 
     def set(self, value: T) -> None:
         self._settle(outcome.Value(value))
 
     def fail(self, error: Exception) -> None:
-        """Answer with an exception, raised where the question was asked."""
+        """Answer with an exception, raised in the caller."""
         self._settle(outcome.Error(error))
 
     async def wait(self) -> T:
-        """Wait for the answer; being cancelled here abandons the question."""
+        """Wait for the answer; cancellation here abandons the request."""
         try:
             await self._settled.wait()
         except trio.Cancelled:
@@ -84,7 +85,7 @@ class Reply(Generic[T]):
 
     @contextmanager
     def while_wanted(self) -> Iterator[None]:
-        """Cancel the block when the asker goes away.  For one block at a time."""
+        """Cancel the block when the caller stops waiting.  For one block at a time."""
         with trio.CancelScope() as self._work:
             if self._is_abandoned:
                 self._work.cancel()
@@ -97,7 +98,7 @@ class Reply(Generic[T]):
 
 
 class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """Base of the messages that want one answer; one that is sent again needs another *reply*."""
+    """Base of the messages that expect one answer; a repeated one needs a new *reply*."""
 
     reply: Reply[T] = msgspec.field(default_factory=Reply)
 
@@ -112,8 +113,8 @@ class Address(Generic[M_contra]):
     async def tell(self, message: M_contra) -> None:
         """Put *message* into the queue, waiting for room.  Raises ActorDown after the stop.
 
-        With room this is no checkpoint: a pass of the scheduler costs more than the rest.
-        Raises AskedUpward if the current actor is not on a higher step.
+        With room this is no checkpoint: a pass of the scheduler costs more than the rest. Raises
+        AskedUpward if the current actor is not on a higher step.
         """
         check_is_lower(self.name, self._mailbox.step)
         if self.offer(message):
@@ -134,21 +135,22 @@ class Address(Generic[M_contra]):
         return True
 
     async def ask(self, request: Request[T]) -> T:
-        """Wait for the answer to *request*; the deadline is the asker's.
+        """Wait for the answer to *request*; the caller sets any deadline.
 
-        Raises ActorDown at once while the actor is away, ActorCrashed if it dies with it.
+        Raises ActorDown immediately while the actor is away, ActorCrashed if it crashes with the
+        request.
         """
         with waiting(f"{type(request).__name__} from {self.name}"):
             if not self._mailbox.is_up:
                 raise ActorDown(self.name)
-            # The actor's `match` checks the type of the request, not we.
+            # The `match` of the actor checks the type of the request.
             await self.tell(cast("M_contra", request))
             return await request.reply.wait()
 
     async def insist(self, make: Callable[[], Request[T]]) -> T:
-        """Ask anew after every crash, once the actor is up again, until there is an answer.
+        """Repeat a request after every crash, when the actor is up again, until there is an answer.
 
-        An actor that is stopped for good never answers; the asker waits until it is cancelled.
+        An actor that is stopped for good never answers; the caller waits until it is cancelled.
         """
         while True:
             try:
@@ -159,11 +161,11 @@ class Address(Generic[M_contra]):
 
 
 class Mailbox(Generic[M]):
-    """A bounded queue with a name, lent to one incarnation of its actor at a time.
+    """A bounded queue with a name, used by one incarnation of its actor at a time.
 
-    Made by the wiring; *capacity* messages fit.  A body iterates over it and never closes it.
-    What it gets is wanted: a request that was abandoned in the queue is dropped.  Only actors on a
-    higher *step* than its own may wait for it; None leaves that unchecked.
+    *capacity* messages fit. A body iterates over it and never closes it. Requests that were
+    abandoned in the queue are dropped. Only actors on a higher *step* than its own may wait for it;
+    None disables this check.
     """
 
     def __init__(self, name: str, capacity: int, step: int | None = None) -> None:
@@ -172,11 +174,11 @@ class Mailbox(Generic[M]):
         self.step = step
         self.send: trio.MemorySendChannel[M]
         self.send, self._receive = trio.open_memory_channel[M](capacity)
-        # Of what was taken and not answered; who does not wait any more drops out of it.
+        # Replies of received requests; abandoned ones are garbage-collected.
         self._in_hand: WeakSet[Reply[Any]] = WeakSet()
         self._up = trio.Event()
         self._up.set()  # a message sent before the first start simply waits
-        # The owner has begun to stop the actor.
+        # The stop of the actor has begun.
         self.is_closed = False
         self.unread_since: float | None = None
 
@@ -193,7 +195,7 @@ class Mailbox(Generic[M]):
         return self._up.is_set() and not self.is_closed
 
     async def wait_up(self) -> None:
-        """Wait until the next incarnation runs; after the stop that is never."""
+        """Wait until the next incarnation runs; after the stop, wait forever."""
         await self._up.wait()
         if self.is_closed:
             await trio.sleep_forever()
@@ -214,15 +216,15 @@ class Mailbox(Generic[M]):
         return message
 
     def receive_nowait(self) -> M:
-        """Take a message that is there already, or raise trio.WouldBlock or EndOfChannel."""
+        """Return a queued message, or raise trio.WouldBlock or EndOfChannel."""
         while not self._is_wanted(message := self._receive.receive_nowait()):
             pass
         return message
 
-    # What follows is the runtime's own.
+    # Only for the runtime:
 
     def came(self) -> None:
-        """Note the time from which messages have waited with none of them being taken."""
+        """Update the time since when messages have waited without any being received."""
         if self.unread_since is None and self.depth:
             self.unread_since = trio.current_time()
 
@@ -230,7 +232,7 @@ class Mailbox(Generic[M]):
         self._up.set()
 
     def end(self) -> None:
-        """The incarnation is over: fail what it had taken and not answered."""
+        """End the incarnation: fail the received requests that have no answer."""
         if self._up.is_set():
             self._up = trio.Event()
         for reply in list(self._in_hand):
@@ -238,7 +240,7 @@ class Mailbox(Generic[M]):
         self._in_hand.clear()
 
     def close(self) -> None:
-        """Take no more; what is queued can still be received, then iteration ends."""
+        """Accept no more messages; queued ones can still be received, then iteration ends."""
         self.is_closed = True
         self.send.close()
 
@@ -253,15 +255,16 @@ class Mailbox(Generic[M]):
                 return left
 
     def discard(self) -> None:
-        """Empty the queue of a stopped actor; what was asked learns that it is down."""
+        """Empty the queue of a stopped actor; its requests fail with ActorDown."""
         for message in self.take_left():
             if isinstance(message, Request):
                 message.reply.fail(ActorDown(self.name))
 
     def _is_wanted(self, message: M) -> bool:
-        """Note that *message* was taken out; False if nobody waits for its answer any more.
+        """Record that *message* was received; return False if nobody waits for its answer.
 
-        Who gave up has told somebody so, or asks again: done now, it would be done unseen or twice.
+        A caller that gave up has reported that, or asks again: acting now would be unseen or
+        repeated.
         """
         self.unread_since = trio.current_time() if self.depth else None
         if isinstance(message, Request):
@@ -272,7 +275,7 @@ class Mailbox(Generic[M]):
 
 
 class Signal:
-    """Wakes whoever waits at that moment; who comes later waits for the next one."""
+    """Wakes the tasks that wait at that moment; later ones wait for the next time."""
 
     def __init__(self) -> None:
         self._event = trio.Event()
@@ -286,7 +289,7 @@ class Signal:
 
 
 class Lock:
-    """A fair lock that is taken without a checkpoint if it is free."""
+    """A fair lock that is acquired without a checkpoint if it is free."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()

@@ -19,13 +19,13 @@ M = TypeVar("M")
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to run a child again, and how long to wait first, in the words of supervisor(3erl).
+    """When to restart a child, and after which delay, in the terms of supervisor(3erl).
 
-    *mode*: permanent, always again, and too many crashes stop Elwood; transient, again after a
-    crash and done after a normal end, and too many crashes leave this child stopped.
-    The wait doubles from *first_delay* to *max_delay* (seconds).  More than *max_crashes* within
-    *within* seconds is too many; None never is.  A quiet *within* forgets old crashes, which also
-    resets the delay.
+    *mode* permanent: always restart; too many crashes stop Elwood. Transient: restart after a
+    crash, but not after a normal end; too many crashes leave the child stopped. The delay doubles
+    from *first_delay* to *max_delay* (seconds). More than *max_crashes* within *within* seconds are
+    too many; None: no limit. After *within* seconds, old crashes no longer count, which also resets
+    the delay.
     """
 
     mode: Literal["permanent", "transient"] = "permanent"
@@ -35,7 +35,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     within: float = 300.0
 
     def delay(self, crashes: int) -> float | None:
-        """Say how long to wait after so many crashes *within* the time; None: these are too many.
+        """Return the delay after so many crashes *within* the time; None if they are too many.
 
         >>> [RestartPolicy(max_crashes=2000).delay(count) for count in (1, 2, 3, 8, 2000, 2001)]
         [0.5, 1.0, 2.0, 60.0, 60.0, None]
@@ -47,7 +47,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Halt(Exception):
-    """Going on would be a lie (a disk that fails fsync): stop Elwood, whatever the policy."""
+    """Continuing would be unsafe (a disk that fails fsync): stop Elwood, whatever the policy."""
 
 
 class Escalated(Exception):
@@ -59,9 +59,9 @@ class Escalated(Exception):
 
 
 class Child(msgspec.Struct, frozen=True):
-    """One actor: its mailbox (which carries its name), its body and what to do when it ends.
+    """One actor: its mailbox (which has its name), its body, and its restart policy.
 
-    *grace* is how long (seconds) it may take to finish when stopped, before it is cancelled.
+    *grace* is its time in seconds to finish when stopped, before it is cancelled.
     """
 
     mailbox: Mailbox[Any]
@@ -78,7 +78,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Crashed(msgspec.Struct, frozen=True):
-    """A child died of *error*; it runs again after *delay* seconds, or never if that is None."""
+    """A child crashed with *error*; it restarts after *delay* seconds, or never if None."""
 
     name: str
     error: Exception
@@ -86,7 +86,7 @@ class Crashed(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A child is done for good."""
+    """A child has ended for good."""
 
     name: str
 
@@ -96,7 +96,7 @@ Listener = Callable[[Event], None]
 
 
 class Run:
-    """One child being kept running: the life of all its incarnations."""
+    """One child with all its incarnations."""
 
     def __init__(self, child: Child, listener: Listener, actor_table: ActorTable) -> None:
         self.child = child
@@ -115,10 +115,10 @@ class Run:
         )
 
     async def keep_running(self) -> None:
-        """Run the child until it is finished, has given up, or was stopped.
+        """Run the child until it has finished, given up, or been stopped.
 
-        Raises Halt, and Escalated when the policy says so.  The mailbox is left as it is: who
-        made the child decides about messages that it did not take.
+        Raises Halt, and Escalated if the policy says so. The mailbox keeps its messages: the caller
+        decides about those that were not received.
         """
         try:
             await self._incarnations()
@@ -145,7 +145,7 @@ class Run:
             if error is None:
                 if child.policy.mode == "transient":
                     break
-                # It counts like a crash: one that returns at once would spin.
+                # It counts as a crash: a body that returns immediately would spin.
                 error = RuntimeError("ended, which it must not")
                 status.crashed(describe(error))
             now = trio.current_time()
@@ -173,7 +173,7 @@ class Run:
         try:
             with trio.CancelScope() as self._scope:
                 await child.body(child.mailbox)
-        except Exception as error:  # the one place that may: a child's crash is data here
+        except Exception as error:  # the only such place: here a child's crash is data
             return error
         finally:
             self._scope = None
@@ -181,7 +181,7 @@ class Run:
         return None
 
     async def stop(self) -> None:
-        """Close the mailbox, wait the child's grace, cancel it, and wait until it has gone."""
+        """Close the mailbox, wait the child's grace, cancel it, and wait for its end."""
         self._stopping.set()
         self.child.mailbox.close()
         if self.gone.is_set():
@@ -195,7 +195,7 @@ class Run:
 
 
 def describe(error: BaseException) -> str:
-    """Say in one line what an error is; a group is described by its first member."""
+    """Describe an error in one line; a group is described by its first member."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = str(error).partition("\n")[0]
@@ -203,9 +203,9 @@ def describe(error: BaseException) -> str:
 
 
 def halts(error: BaseException) -> bool:
-    """Tell whether there is a Halt or an Escalated in *error*, or a module that is not to be had.
+    """Return True if *error* contains a Halt, an Escalated, or an ImportError.
 
-    Then the installation is not the one that we were started from, and only a start mends that.
+    After an ImportError the installation has changed since the start, and only a restart helps.
     """
     if isinstance(error, BaseExceptionGroup):
         return any(halts(inner) for inner in error.exceptions)
@@ -217,7 +217,7 @@ async def supervise(
 ) -> None:
     """Keep *children* running until *stop* is set, then stop them, the last one first.
 
-    Raises Escalated after an orderly stop if a child gave up or asked to halt.
+    Raises Escalated after an orderly stop if a child gave up or raised Halt.
     """
     runs = [Run(child, listener, actor_table) for child in children]
     failed: list[Exception] = []
@@ -229,7 +229,7 @@ async def supervise(
         except (Halt, Escalated) as error:
             failed.append(error)
             ending.set()
-        # It will not run again: whoever waits for room or for an answer must learn that.
+        # It will not run again: tasks that wait for room or for an answer must learn that.
         run.child.mailbox.close()
         run.child.mailbox.discard()
 
@@ -250,13 +250,13 @@ async def supervise(
         raise error if isinstance(error, Escalated) else Escalated("elwood", str(error)) from error
 
 
-# A supervisor whose children are made on demand, one per key.
+# A supervisor that creates its children on demand, one per key.
 
 SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0)
 
 
 class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How the children of a pool live: queue of each, restart policy, grace at the stop."""
+    """Settings of a pool's children: queue of each, restart policy, grace at the stop."""
 
     capacity: int = 16
     restart: RestartPolicy = SESSION_LIKE
@@ -274,11 +274,11 @@ async def run_pool(
     listener: Listener,
     actor_table: ActorTable,
 ) -> None:
-    """Route each message to the child of its key, starting the child if it is not there.
+    """Route each message to the child of its key, starting the child if necessary.
 
-    *wake* names the children to start at once.  The pool only receives and offers: a message for
-    a child that is full or has given up goes to *refuse* with the reason, which must not wait.
-    A child that gave up may be started again once its policy has forgotten the crashes.
+    *wake* returns the children to start immediately. The pool only receives and offers: a message
+    for a child that is full or has given up goes to *refuse* with the reason; *refuse* must not
+    wait. A child that gave up may be started again when its policy no longer counts the crashes.
     """
     runs: dict[str, Run] = {}
     dropped: dict[str, float] = {}
@@ -299,7 +299,7 @@ async def run_pool(
 
         async def keep(name: str, run: Run) -> None:
             await run.keep_running()
-            # No checkpoint from here on: nobody can put a message in between.
+            # No checkpoint from here on, so that no message can come in between.
             del runs[name]
             left: list[M] = run.child.mailbox.take_left()
             if run.gave_up is not None:
@@ -308,7 +308,7 @@ async def run_pool(
                     refuse(message, "it crashed too often")
                 return  # its status stays, so that inspect and the watchdog show it
             actor_table.leave(run.child.mailbox.name)
-            for message in left:  # came in while the child was ending
+            for message in left:  # arrived while the child was ending
                 if mailbox.is_closed:
                     refuse(message, "it is stopping")
                 else:

@@ -1,13 +1,13 @@
-"""How far every journal had come, noted in a journal of its own: what is taken off an end shows.
+"""Anchors: a journal of the heads of all journals, which shows lines removed at an end.
 
-A chain shows each change within it, and not that its last lines, or all of it, are gone.  So the
+A chain shows each change within it, but not that its last lines, or all of it, are missing. So the
 heads of all journals are anchored here: every few minutes in which one has grown, before a backup,
-and at the end.  It costs a turn nothing, and what was written since the last time is not covered.
-Backups and daily notes carry the head of the anchors: who rewrites them all must rewrite those.
+and at the end. A turn need not wait for that; lines written since the last time are not covered.
+Backups and daily notes contain the head of the anchors, so a forger must rewrite those also.
 
-An anchor is never taken back: one that does not hold any more is noted as lost, once, and stays
-until a person accepts it.  Of what was closed only the newest part is kept: what it adds up to
-stands at the beginning of the next.
+An anchor is never withdrawn: one that is no longer true is recorded as lost, once, and stays until
+a person accepts it. Only the newest closed segment is stored: its state is at the beginning of the
+next file.
 """
 
 import logging
@@ -41,11 +41,11 @@ from elwood.foundation.storage.journal import (
 log = logging.getLogger("elwood.records")
 
 NAME = "anchors.jsonl"
-# Seconds between two looks at the journals: what a thief of lines may take unseen.
+# Seconds between two checks of the journals: lines removed within this time may go unnoticed.
 EVERY = 300.0
 # Bytes after which the file is closed.
 LONG = 1 << 20
-# How a text carries the head.
+# Format of the head in a text.
 CARRIED = "<!-- records: {} -->"
 _CARRIED = re.compile(CARRIED.format("([0-9a-f]{64})"))
 ANCHORING, LOST = "anchoring the records", "records"
@@ -64,22 +64,22 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Anchored(msgspec.Struct, frozen=True, tag="anchored"):
-    """The *heads* of journals that have grown since they were anchored last."""
+    """The *heads* of journals that have grown since their last anchor."""
 
     heads: tuple[Head, ...]
 
 
 class AnchorLost(msgspec.Struct, frozen=True, tag="lost"):
-    """The newest anchor of *journal* was found not to hold any more."""
+    """The newest anchor of *journal* is no longer true."""
 
     journal: str
     why: str
 
 
 class AnchorReleased(msgspec.Struct, frozen=True, tag="released"):
-    """What was anchored of *journals* may be gone, up to the entry *upto*; 0: all of it.
+    """The anchored entries of *journals* may be missing, up to the entry *upto*; 0: all.
 
-    Without *journals*: what daily notes and backups of before carry may be gone from the anchors.
+    Without *journals*: heads in older daily notes and backups may be missing from the anchors.
     """
 
     journals: tuple[str, ...]
@@ -98,10 +98,10 @@ AnchorEntry = Anchored | AnchorLost | AnchorReleased | AnchorsRestored
 
 
 class JournalAnchor(msgspec.Struct):
-    """The newest *head* of a journal, of Unix time *at*; what follows the entry *first* is kept.
+    """The newest *head* of a journal, at Unix time *at*; entries after *first* are stored.
 
-    *lost* is when it was found not to hold any more; 0 if it holds.  Earlier heads need not be
-    known: the chain leads from this one to all of them.
+    *lost* is the time when it was no longer true; 0 if it is true. Earlier heads are not needed:
+    the chain leads from this one to all of them.
     """
 
     head: Head
@@ -110,7 +110,7 @@ class JournalAnchor(msgspec.Struct):
     lost: float = 0.0
 
     def problem(self, found: Verified | None) -> str:
-        """Say what is missing of what was *found*; empty if nothing is."""
+        """Return a description of the entries missing from *found*; "" if complete."""
         seq, head = self.head.seq, self.head.head
         held = f"it held {seq} entries on {day(self.at)}"
         noticed = f", and not on {day(self.lost)}" if self.lost else ""
@@ -130,9 +130,9 @@ class JournalAnchor(msgspec.Struct):
 
 
 class Anchors(msgspec.Struct):
-    """All that the anchors say of journals.
+    """The state of the anchors.
 
-    What others carry from a time within *voids* (Unix, both ends) need not be known here.
+    Heads carried elsewhere from a time within *voids* (Unix, inclusive) may be unknown here.
     """
 
     journals: dict[str, JournalAnchor] = {}
@@ -161,7 +161,7 @@ class Anchors(msgspec.Struct):
                 self.voids.append((backup_at, at))
 
     def is_void(self, first: float, last: float) -> bool:
-        """Tell whether something from between *first* and *last* need not be known here."""
+        """Return True if a head from between *first* and *last* may be unknown here."""
         return any(first <= end and begin <= last for begin, end in self.voids)
 
 
@@ -169,16 +169,16 @@ class Anchors(msgspec.Struct):
 
 
 class Anchor(Request[str], frozen=True):
-    """Anchor now; the answer is the head of the anchors, empty if that cannot be done.
+    """Anchor now; the answer is the head of the anchors, empty after a failure.
 
-    Asked before a backup, and when a daily note begins.
+    Sent before a backup, and when a daily note begins.
     """
 
 
 class ReleaseAnchors(Request[bool], frozen=True):
-    """Entries of *journal* up to *upto* are to be removed, as nobody needs them any more.
+    """Entries of *journal* up to *upto* will be removed because of their age.
 
-    Asked before that; True once it is on the disk.
+    Sent before that; True once it is on the disk.
     """
 
     journal: str
@@ -200,7 +200,7 @@ class Anchoring:
         self._is_open = False
 
     async def run(self, mailbox: Mailbox[AnchoringMail]) -> None:
-        """Anchor now and then, when asked, and at the end."""
+        """Anchor periodically, on request, and at the end."""
         while True:
             asked: AnchoringMail | None = None
             with trio.move_on_after(EVERY):
@@ -225,11 +225,13 @@ class Anchoring:
             if not self._is_open:
                 await journal.open()
                 self._is_open = True
-            heads, lost = await disk.blocking(partial(_look, self._state, journal.state, disk))
+            heads, lost = await disk.blocking(
+                partial(_find_heads, self._state, journal.state, disk)
+            )
             for one in lost:
                 log.error("records are missing", extra={"journal": one.journal, "why": one.why})
             await journal.append(*([Anchored(heads)] if heads else []), *lost, *more)
-            await disk.blocking(self._forget)
+            await disk.blocking(self._remove_old_segments)
         except (JournalDamaged, DiskFull) as error:
             self._is_open = False
             report_error(ANCHORING, str(error))
@@ -242,14 +244,16 @@ class Anchoring:
             clear_error(LOST)
         return journal.head
 
-    def _forget(self) -> None:
-        """Keep no more of what was closed than the newest part."""
+    def _remove_old_segments(self) -> None:
+        """Remove all closed segments except the newest."""
         for path in list(segments(self._journal.path).values())[:-1]:
             self._disk.remove(path)
 
 
-def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], list[AnchorLost]]:
-    """Find the heads of journals that have grown, on the disk; and what is not there any more."""
+def _find_heads(
+    state: Path, known: Anchors, disk: Disk
+) -> tuple[tuple[Head, ...], list[AnchorLost]]:
+    """Return the heads of grown journals, synced to the disk, and the lost anchors."""
     heads, lost = [], []
     gone = {name for name, anchor in known.journals.items() if not anchor.lost}
     for path in (*state.glob("*.jsonl"), *state.glob("sessions/*.jsonl")):
@@ -262,7 +266,7 @@ def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], li
             continue
         data = path.read_bytes()
         found = _head(name, data)
-        if anchor and not _holds(anchor.head, data):
+        if anchor and not _is_unchanged(anchor.head, data):
             lost.append(AnchorLost(name, "it does not hold what it held"))
         elif found is not None and (anchor is None or found != anchor.head):
             disk.settle(path)
@@ -271,7 +275,7 @@ def _look(state: Path, known: Anchors, disk: Disk) -> tuple[tuple[Head, ...], li
 
 
 def _head(name: str, data: bytes) -> Head | None:
-    """Find the last whole line of a journal; None if there is none before what may be torn."""
+    """Return the last whole line of a journal; None if there is none before a torn one."""
     end = len(data)
     for _ in range(2):
         raw = _line_before(data, end)
@@ -282,8 +286,8 @@ def _head(name: str, data: bytes) -> Head | None:
     return None
 
 
-def _holds(anchor: Head, data: bytes) -> bool:
-    """Tell whether the line stands where it stood; one in an earlier segment is for `verify`."""
+def _is_unchanged(anchor: Head, data: bytes) -> bool:
+    """Return True if the anchored line is unchanged; `verify` checks those in earlier segments."""
     if digest(_line_before(data, anchor.size)) == anchor.head:
         return True
     first = data[: data.find(b"\n") + 1]
@@ -295,7 +299,7 @@ def _line_before(data: bytes, end: int) -> bytes:
 
 
 def newest(state: Path) -> str:
-    """Read the head of the anchors of the folder *state*; empty if there is none."""
+    """Return the head of the anchors of the folder *state*; empty if there is none."""
     with suppress(FileNotFoundError):
         found = _head(NAME, (state / NAME).read_bytes())
         return found.head if found else ""
@@ -303,7 +307,7 @@ def newest(state: Path) -> str:
 
 
 def note(state: Path, at: float, *entries: AnchorEntry) -> None:
-    """Append *entries* to the anchors of the folder *state*, where nobody runs.
+    """Append *entries* to the anchors of the folder *state*, which no process uses.
 
     Raises JournalDamaged and OSError.
     """
@@ -323,7 +327,7 @@ def note(state: Path, at: float, *entries: AnchorEntry) -> None:
 
 
 def history(state: Path) -> tuple[Anchors, set[str]]:
-    """Read the anchors of the folder *state*: what they say, and the digests of their lines.
+    """Return the state of the anchors of the folder *state*, and the digests of their lines.
 
     Raises JournalDamaged and OSError.
     """
@@ -332,7 +336,7 @@ def history(state: Path) -> tuple[Anchors, set[str]]:
         if line.state:
             found = msgspec.json.decode(line.state, type=Anchors)
             if not digests:
-                gone.append((0.0, line.at))  # what was before it
+                gone.append((0.0, line.at))  # earlier heads
         for entry in line.entries:
             found.apply(line.seq, line.at, entry)
         digests.add(place.head)
@@ -341,7 +345,7 @@ def history(state: Path) -> tuple[Anchors, set[str]]:
 
 
 class CarriedHead(NamedTuple):
-    """A *head* of the anchors that the file *path* carries, written from *begin* to *end*.
+    """A *head* of the anchors in the file *path*, which was written from *begin* to *end*.
 
     Times are Unix seconds.
     """
@@ -353,13 +357,13 @@ class CarriedHead(NamedTuple):
 
 
 def carried(text: str) -> str:
-    """Return the head that *text* carries; empty if none."""
+    """Return the head that *text* contains; "" if none."""
     found = _CARRIED.search(text)
     return found[1] if found else ""
 
 
 def day(at: float) -> str:
-    """Write a Unix time.
+    """Format a Unix time.
 
     >>> day(0.0)
     '1970-01-01 00:00 UTC'

@@ -1,8 +1,7 @@
-"""Opening beneath one folder, whatever the path says and whoever swaps links meanwhile.
+"""Opening beneath one folder, for any path, even if links are swapped during that.
 
 The kernel resolves each path beneath a descriptor of the root (openat2 with RESOLVE_BENEATH and
-RESOLVE_NO_MAGICLINKS), so there is no moment between a check and its use.
-Everything here blocks.
+RESOLVE_NO_MAGICLINKS), so there is no moment between a check and its use. All functions block.
 """
 
 import ctypes
@@ -17,16 +16,16 @@ from pathlib import Path
 
 from elwood.foundation.storage.paths import holds_secrets, refusal
 
-# The same number on every architecture but Alpha.
+# The same number on every architecture except Alpha.
 _OPENAT2 = 437
 _NO_MAGICLINKS = 0x02
 _BENEATH = 0x08
-# The kernel cannot always tell that a ".." stayed inside while somebody renames; it says "again".
+# During a rename the kernel cannot always verify that a ".." stayed inside; it returns EAGAIN.
 _TRIES = 100
 
 
 class PathRefused(Exception):
-    """*path* may not be used, or is not what it should be; *why* is for who asked for it."""
+    """*path* may not be used, or has the wrong type; *why* is for the requester."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path!r}: {why}")
@@ -70,8 +69,8 @@ def open_beneath(root: int, path: str, flags: int) -> int:
         code = ctypes.get_errno()
         if code != errno.EAGAIN:
             break
-    # Opening what is there needs no rights that raise EPERM: it is what old containers say to
-    # unknown calls.
+    # Opening an existing file never needs privileges that raise EPERM: old containers return it for
+    # unknown system calls.
     if code in (errno.ENOSYS, errno.EPERM):
         raise Unconfined(
             "this kernel, or the container's seccomp filter, has no openat2: file tools need "
@@ -81,11 +80,11 @@ def open_beneath(root: int, path: str, flags: int) -> int:
 
 
 class Confined:
-    """The folder *path*, out of which nothing that is opened here gets.
+    """The folder *path*; files opened here cannot be outside it.
 
-    It is opened at the first use and held: if somebody puts another folder, or a link, in its
-    place, everything is refused from then on.  Without *dots*, folders in it with names that begin
-    with a dot are closed; unless *writable* all is only read.
+    It is opened at the first use and kept open: if another folder, or a link, replaces it, all
+    paths are refused from then on. Without *dots*, folders in it with a leading dot are closed;
+    unless *writable*, it is read-only.
     """
 
     def __init__(self, path: Path, *, writable: bool = True, dots: bool = True) -> None:
@@ -96,7 +95,7 @@ class Confined:
         self._opening = threading.Lock()
 
     def root(self) -> int:
-        """Return the descriptor of the folder, which stays ours.  Raises PathRefused."""
+        """Return the descriptor of the folder, which must not be closed.  Raises PathRefused."""
         try:
             with self._opening:
                 if self._fd is None:
@@ -112,7 +111,7 @@ class Confined:
 
     @contextmanager
     def opened(self, path: str, flags: int) -> Iterator[int]:
-        """Open *path*, unless it, or what it leads to, has a name that secrets are kept under.
+        """Open *path*, unless it, or its target, has a name for secrets.
 
         Raises PathRefused and Unconfined.
         """
@@ -122,7 +121,7 @@ class Confined:
         except OSError as error:
             raise refused(path, error) from error
         try:
-            # A link may have another name than what it leads to.
+            # The name of a link may differ from the name of its target.
             where = self.inside(fd)
             if holds_secrets(path) or holds_secrets(where):
                 raise PathRefused(path, "has a name that secrets are kept under; it is not shown")
@@ -132,9 +131,9 @@ class Confined:
             os.close(fd)
 
     def relative(self, path: str) -> str:
-        """Take the root's own path off the start of an absolute one that spells it.
+        """Return *path* relative to the root, if it is absolute and begins with the root.
 
-        Raises PathRefused if *path* has a spelling that is never used.
+        Raises PathRefused if *path* has an invalid spelling.
         """
         if why := refusal(path):
             raise PathRefused(path, why)
@@ -144,13 +143,13 @@ class Confined:
         return path
 
     def need_open(self, path: str, where: str) -> None:
-        """Refuse *path* if *where* it really is, from the root on, lies in a closed folder."""
+        """Raise PathRefused if the real location *where* of *path* is in a closed folder."""
         if not self._dots and any(name.startswith(".") for name in where.split("/")[:-1]):
             why = "is, or lies in, a folder with a dot before its name; such are closed here"
             raise PathRefused(path, why)
 
     def inside(self, fd: int) -> str:
-        """Say where beneath the root the open *fd* really is.  Raises Unconfined."""
+        """Return the real location of the open *fd* beneath the root.  Raises Unconfined."""
         try:
             where, start = (os.readlink(f"/proc/self/fd/{number}") for number in (fd, self.root()))
         except OSError as error:
@@ -159,7 +158,7 @@ class Confined:
 
 
 def refused(path: str, error: OSError) -> PathRefused:
-    """Say of a failed system call what it means for who asked for *path*."""
+    """Convert the error of a system call to a PathRefused for the requester of *path*."""
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             return PathMissing(path, "does not exist")

@@ -1,6 +1,6 @@
-"""Files that survive a power cut: appended, replaced, cut; a full disk; a folder held alone.
+"""Files that survive a power cut: append, replace, cut; a full disk; a lock on a folder.
 
-Everything here blocks: an actor calls it through ``Disk.blocking``.
+All functions block: an actor calls them through ``Disk.blocking``.
 """
 
 import errno
@@ -17,22 +17,22 @@ from elwood.foundation.runtime import Blocking, Halt, clear_error, report_error
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Bytes of a file system that are in use, and that we could still write."""
+    """Used bytes of a file system, and bytes that Elwood could still write."""
 
     used: int
     free: int
 
     @property
     def percent(self) -> float:
-        """How much is in use, as df(1) reckons: what only root could write is no room."""
+        """Use in per cent, as in df(1): space reserved for root does not count."""
         return 100 * self.used / max(1, self.used + self.free)
 
 
 def warning(spaces: Mapping[str, Space], low: float, full: float) -> str:
-    """Say on which disks, by what lies there, is little room; empty while there is enough.
+    """Return a warning about disks with little room, by their content; "" if there is enough.
 
-    *low* and *full* are per cent in use: from the one on the owner is told, from the other on no
-    new work is taken.
+    *low* and *full* are per cent in use: the owner is warned from *low* on; no new work is accepted
+    from *full* on.
 
     >>> warning({"the state": Space(92, 8)}, 90, 95), warning({"the state": Space(50, 50)}, 90, 95)
     ('more than 90 % of the disk with the state is in use; at 95 % I take no new work', '')
@@ -42,7 +42,7 @@ def warning(spaces: Mapping[str, Space], low: float, full: float) -> str:
 
 
 def refusal(spaces: Mapping[str, Space], full: float) -> str:
-    """Say why no new work is taken; empty if it is.
+    """Return the reason why no new work is accepted; "" if it is.
 
     >>> refusal({"the state": Space(50, 50), "the workspace": Space(97, 3)}, 95).partition(":")[0]
     'more than 95 % of the disk with the workspace is in use'
@@ -60,18 +60,18 @@ def _fuller(spaces: Mapping[str, Space], percent: float) -> str:
     )
 
 
-# No room, whoever set the limit: the disk, a quota, or RLIMIT_FSIZE.
+# No room, for any reason: the disk, a quota, or RLIMIT_FSIZE.
 FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# File systems that cannot set space aside say one of these.
+# Errors of file systems that cannot reserve space.
 UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
-# After these nobody knows what the disk holds; anything else left it as it was.
+# After these the content of the disk is unknown; after other errors it is unchanged.
 LOST = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ESTALE, errno.EUCLEAN})
 
 
 class DiskFull(Exception):
-    """There is no room for *path*, and nothing was written to it; the operator must make room.
+    """There is no room for *path*, and nothing was written to it; the operator must free space.
 
-    The file is whole and stays usable.
+    The file is intact and stays usable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,9 +80,9 @@ class DiskFull(Exception):
 
 
 async def write_or_report(what: str, write: Awaitable[object]) -> bool:
-    """Wait for *write*; return False if the disk is full, and report that as a failure of *what*.
+    """Await *write*; if the disk is full, report that as a failure of *what* and return False.
 
-    The report is cleared by the next write that succeeds.
+    The next successful write clears the report.
     """
     try:
         await write
@@ -94,10 +94,10 @@ async def write_or_report(what: str, write: Awaitable[object]) -> bool:
 
 
 class JournalBroken(Halt):
-    """The disk failed under *path*: what it holds is unknown until it is read anew.
+    """The disk failed under *path*: its content is unknown until it is read again.
 
-    After a failed fsync the kernel may take lost pages for written ones, so going on, or
-    trying again, would be a lie (CP-33).
+    After a failed fsync the kernel may treat lost pages as written, so it is unsafe to continue or
+    to retry (CP-33).
     """
 
     def __init__(self, path: Path, why: str) -> None:
@@ -107,12 +107,12 @@ class JournalBroken(Halt):
 
 
 class Calls:
-    """The system calls about a disk; tests put recording or failing ones in their place."""
+    """The system calls for a disk; tests replace them with recording or failing ones."""
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        """Open *path*, which is made for us alone; a file is never reached by a link.
+        """Open *path*; new files are private. A link to a file is never followed.
 
-        Folders may be: systemd makes the state folder one (``DynamicUser=``).
+        Folders may be links: systemd makes the state folder one (``DynamicUser=``).
         """
         if not flags & os.O_DIRECTORY:
             flags |= os.O_NOFOLLOW
@@ -122,7 +122,7 @@ class Calls:
         return os.write(fd, data)
 
     def space(self, folder: Path) -> Space:
-        """Ask the file system of *folder* how full it is."""
+        """Return the use of the file system of *folder*."""
         found = os.statvfs(folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         return Space(used, found.f_bavail * found.f_frsize)
@@ -131,7 +131,7 @@ class Calls:
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, size: int) -> None:
-        """Make sure that *size* bytes have their place on the disk."""
+        """Allocate *size* bytes on the disk."""
         os.posix_fallocate(fd, 0, size)
 
     def sync(self, fd: int) -> None:
@@ -153,10 +153,10 @@ class Calls:
 
 @contextmanager
 def judged(path: Path) -> Iterator[None]:
-    """Turn the errors of the block into DiskFull and JournalBroken, about *path*.
+    """Convert the errors of the block to DiskFull and JournalBroken, about *path*.
 
-    Others (no descriptors left, no rights) pass: nothing was changed, and a restart of the actor
-    may help.
+    Others (no descriptors left, no permission) pass: nothing was changed, and a restart of the
+    actor may help.
     """
     try:
         yield
@@ -170,25 +170,25 @@ def judged(path: Path) -> Iterator[None]:
 
 @contextmanager
 def fatal(path: Path, what: str) -> Iterator[None]:
-    """Turn every error of the block into JournalBroken: *what* failed."""
+    """Convert every error of the block to JournalBroken: *what* failed."""
     try:
         yield
     except OSError as error:
         raise JournalBroken(path, f"{what} failed: {error.strerror}") from error
 
 
-# Bytes of a page: what a disk writes as one.
+# Bytes of a page, which a disk writes as one.
 PAGE = 4096
-# Held back so that "the disk is full" and the results of calls under way can still be written.
+# Reserved so that "the disk is full" and the results of running calls can still be written.
 RESERVE = 1 << 20
 
 
 class Disk:
-    """Appends, replaces and cuts files so that what it returned from survives a power cut.
+    """Appends, replaces and cuts files; completed operations survive a power cut.
 
-    Raises DiskFull when there was no room (nothing happened) and JournalBroken when the disk
-    failed.  While *reserve* is not whole, ordinary writes are refused: the space it gave up
-    belongs to the last words of others.
+    Raises DiskFull if there was no room (nothing happened) and JournalBroken if the disk failed.
+    While *reserve* is not complete, ordinary writes are refused: the space is left for the last
+    words of others.
     """
 
     def __init__(
@@ -205,14 +205,14 @@ class Disk:
         self._reserve = reserve
         self._reserved = reserve is None
         self._durable: set[Path] = set()
-        # Worker threads of several journals may meet at the reserve.
+        # Worker threads of several journals may use the reserve concurrently.
         self._at_reserve = threading.Lock()
 
     def append(self, path: Path, data: bytes, *, at: int, last_words: bool, synced: bool) -> None:
-        """Append *data* to *path*, which has *at* bytes, by one write, and sync it.
+        """Append *data* to *path*, which has *at* bytes, in one write, and sync it.
 
-        A new file (*at* is 0) is made, with its folder, and the folder synced.  *last_words* may
-        use the reserve.  What is not *synced* survives a kill, but perhaps no power cut.
+        A new file (*at* is 0) is created with its folder, and the folder synced. *last_words* may
+        use the reserve. Without *synced*, the data survives a kill, but perhaps not a power cut.
         """
         if not last_words:
             self._need_reserve(path)
@@ -229,17 +229,17 @@ class Disk:
             self._sync_folder(path)
 
     def sync(self, path: Path) -> None:
-        """Wait until what was appended to *path* is on the disk."""
+        """Wait until all appended data of *path* is on the disk."""
         with self._opened(path, os.O_RDONLY) as fd:
             self._sync(fd, path)
 
     @property
     def is_ready(self) -> bool:
-        """Whether an append that is not synced takes no longer than its system calls."""
+        """Whether an append without sync takes no longer than its system calls."""
         return self._reserved or self._reserve is None
 
     def make_empty(self, paths: Sequence[Path]) -> None:
-        """Make those of the empty files *paths*, all in one folder, that are not there."""
+        """Create the missing ones of the empty files *paths*, all in one folder."""
         missing = [path for path in paths if not path.exists()]
         if not missing:
             return
@@ -251,7 +251,7 @@ class Disk:
         self._sync_folder(missing[0])
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put a file with *data* in the place of *path*: after a crash it is the old or the new."""
+        """Replace *path* with a file of *data*: after a crash it is the old or the new one."""
         self._need_reserve(path)
         temp = temporary(path)
         try:
@@ -266,9 +266,9 @@ class Disk:
         self._sync_folder(path)
 
     def set_aside(self, path: Path, data: bytes) -> Path:
-        """Keep *data* in a new file named *path*, or like it if that is taken; return its path.
+        """Store *data* in a new file *path*, with a number if that exists; return its path.
 
-        May use the reserve: a torn tail must be kept before a full disk can be written again.
+        May use the reserve: a torn tail must be stored before a full disk can be written again.
         """
         number, kept = 1, path
         while kept.exists():
@@ -284,28 +284,28 @@ class Disk:
         return kept
 
     def cut(self, path: Path, size: int) -> None:
-        """Cut *path* to *size* bytes, on the disk."""
+        """Cut *path* to *size* bytes, and sync it."""
         with self._opened(path, os.O_WRONLY) as fd:
             self._truncate(fd, path, size)
             self._sync(fd, path)
 
     def settle(self, path: Path) -> None:
-        """Make what can be read in *path* now survive a power cut.
+        """Make the present content of *path* survive a power cut.
 
-        A process that was killed may have left bytes that are in the kernel's memory only.
+        A killed process may have left bytes that are only in the kernel's memory.
         """
         self.sync(path)
         self._sync_folder(path)
 
     def remove(self, path: Path, *, durably: bool = False) -> None:
-        """Remove *path*, if it is there; unless *durably*, a power cut may bring it back."""
+        """Remove *path*, if it exists; unless *durably*, a power cut may restore it."""
         with judged(path), suppress(FileNotFoundError):
             self._calls.unlink(path)
         if durably and path.parent.is_dir():
             self._sync_folder(path)
 
     def make_folder(self, path: Path) -> None:
-        """Make the folder *path* and those above it, so that they survive a power cut."""
+        """Create the folder *path* and its parents, so that they survive a power cut."""
         is_there = path.is_dir()
         if is_there and path in self._durable:
             return
@@ -313,8 +313,8 @@ class Disk:
             self.make_folder(path.parent)
             with judged(path), suppress(FileExistsError):
                 self._calls.mkdir(path)
-        # Also when it was there: who made it may have been killed before the next line.  Where
-        # we have no rights we made nothing.
+        # Even if it existed: its creator may have been killed before the sync. Folders without
+        # write permission are not ours.
         with suppress(PermissionError):
             self._sync_folder(path)
         self._durable.add(path)
@@ -410,14 +410,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Name the file that `Disk.replace` writes before it takes the place of *path*."""
+    """Return the path of the file that `Disk.replace` writes before it renames it to *path*."""
     return path.with_name(f".{path.name}.tmp")
 
 
 class AlreadyRunning(Exception):
     """Another process uses the state folder; the operator must stop one of them.
 
-    *pid* is None if it did not have the time to say who it is.
+    *pid* is None if the process has not written its id yet.
     """
 
     def __init__(self, folder: Path, pid: int | None) -> None:
@@ -431,11 +431,10 @@ class AlreadyRunning(Exception):
 
 @contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """Hold the state folder *folder*, which must exist, as long as the block runs.
+    """Lock the state folder *folder*, which must exist, during the block.
 
-    The kernel releases it when the process ends, however it ends; the file ``lock`` stays and
-    holds the id of the last process that had it.  Raises AlreadyRunning; OSError where the file
-    system knows no locks.
+    The kernel releases the lock at any end of the process; the file ``lock`` remains, with the id
+    of the last process that had it. Raises AlreadyRunning; OSError if the file system has no locks.
     """
     fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

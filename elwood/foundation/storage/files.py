@@ -1,15 +1,15 @@
-"""The files of one folder: reading, listing, walking, writing and removing them beneath it.
+"""The files of one folder: read, list, walk, write and remove them.
 
-What is opened, and why it cannot lie outside, is the work of `confined`.  The folder that a file is
-in is held open; everything else happens by single names in it, which are never followed.
-A crash leaves the old file or the new one.  Everything here blocks.
+`confined` opens them, and ensures that they are inside the folder. The parent folder of a file is
+kept open; all other operations use single names in it and never follow links. After a crash a file
+is the old or the new one. All functions block.
 
-What is written first has a name that is made from that of its file: what a crash has left is
-replaced when the file is written again, and never shown.
+A file is first written under a temporary name that is derived from its name, so a leftover of a
+crash is replaced by the next write of the file. Such names are never shown.
 
-Files and folders that were written after content from strangers was read bear a mark: an extended
-attribute, so it stays with the file through renames and restarts.  Nobody may rely on its absence
-who lets others write with the same rights: they can take it off.
+Files and folders that were written after content from strangers was read have a mark: an extended
+attribute, so it stays with the file through renames and restarts. Its absence proves nothing if
+others can write with the same permissions: they can remove it.
 """
 
 import errno
@@ -40,17 +40,17 @@ from elwood.foundation.storage.paths import holds_secrets, is_git, protection
 from elwood.foundation.text.readable import kind_of
 
 _NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
-# Times that a file of that name is put away; more than one only if somebody puts it back.
+# Times that a file with the temporary name is removed; more than one only if it reappears.
 _TRIES = 10
 
 
 def is_temporary(name: str) -> bool:
-    """Tell whether *name* is one that a file has only while it is written."""
+    """Return True if *name* is the temporary name of a file that is being written."""
     return _NAME.fullmatch(name) is not None
 
 
 def _open_temporary(calls: Calls, folder: int, name: str, mode: int) -> tuple[str, int]:
-    """Make a file in the open *folder*, to become *name*; return its name and fd.
+    """Create a file in the open *folder* that will become *name*; return its name and fd.
 
     Raises OSError.
     """
@@ -65,19 +65,19 @@ def _open_temporary(calls: Calls, folder: int, name: str, mode: int) -> tuple[st
 
 
 def _path(folder: int, name: str) -> Path:
-    """Name a file of the open *folder*, wherever that is now."""
+    """Return a path to a file of the open *folder*, even if the folder was moved."""
     return Path(f"/proc/self/fd/{folder}", name)
 
 
 _MARK = "user.elwood.untrusted"
-# Change times come from a clock that goes in steps of up to this. (ns)
+# Granularity of the clock for change times, at most. (ns)
 _CLOCK_STEP = 20_000_000
-# No such attribute, no attributes here at all, nothing here any more.
+# The attribute is missing, unsupported, or the file is gone.
 _ABSENT = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT})
 
 
 def is_marked(file: int | str) -> bool:
-    """Tell whether *file*, open or named, is marked; if that cannot be told, it counts as marked.
+    """Return True if *file*, open or named, is marked, or if that cannot be determined.
 
     A link is not followed.
     """
@@ -92,7 +92,7 @@ def is_marked(file: int | str) -> bool:
 
 
 def can_be_marked(fd: int) -> bool:
-    """Tell whether the file system of *fd* has room for marks."""
+    """Return True if the file system of *fd* supports marks."""
     try:
         os.getxattr(fd, _MARK)
     except OSError as error:
@@ -106,9 +106,9 @@ def mark_untrusted(fd: int) -> None:
 
 
 def mark_untrusted_path(path: str) -> None:
-    """Mark the file or folder at *path*, also one that is read-only.  Raises OSError.
+    """Mark the file or folder at *path*, even if it is read-only.  Raises OSError.
 
-    The kernel wants write permission of the owner, whatever the attribute is.
+    The kernel requires write permission for any attribute.
     """
     try:
         os.setxattr(path, _MARK, b"1", follow_symlinks=False)
@@ -129,7 +129,7 @@ _NO_MARKS = (
 
 
 class WriteTarget(msgspec.Struct, frozen=True):
-    """The name *name* in the open folder *folder*; *path* is how it was asked for.
+    """The name *name* in the open folder *folder*; *path* is the requested path.
 
     *parent* is the path from the root by which the folder was opened.
     """
@@ -140,9 +140,9 @@ class WriteTarget(msgspec.Struct, frozen=True):
     name: str
 
     def found(self, expect: os.stat_result | None = None) -> os.stat_result | None:
-        """Look at what has the name, which must be a plain file; None if there is nothing.
+        """Return the status of the file, which must be a plain one; None if it does not exist.
 
-        With *expect*, it must be that very file, unchanged.  Raises PathRefused.
+        With *expect*, it must be that same file, unchanged.  Raises PathRefused.
         """
         try:
             found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
@@ -162,7 +162,7 @@ class WriteTarget(msgspec.Struct, frozen=True):
         return found
 
     def need_there(self, confined: Confined) -> None:
-        """Refuse unless the folder is still where it was opened, beneath the root."""
+        """Raise PathRefused unless the folder is still where it was opened, beneath the root."""
         try:
             fd = open_beneath(confined.root(), self.parent, os.O_PATH | os.O_DIRECTORY)
         except OSError as error:
@@ -174,7 +174,7 @@ class WriteTarget(msgspec.Struct, frozen=True):
             os.close(fd)
 
     def need_same(self, name: str, fd: int) -> None:
-        """Refuse unless the file *name* in the folder is the one that is open as *fd*."""
+        """Raise PathRefused unless the file *name* in the folder is the one open as *fd*."""
         try:
             found = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
         except OSError as error:
@@ -184,7 +184,7 @@ class WriteTarget(msgspec.Struct, frozen=True):
 
 
 def _need_plain(path: str, found: os.stat_result) -> None:
-    """Refuse what is no plain file, or may be a file outside by another name."""
+    """Raise PathRefused for a special file, or a file that may have another name outside."""
     if stat.S_ISDIR(found.st_mode):
         raise PathRefused(path, "is a folder, not a file")
     if not stat.S_ISREG(found.st_mode):
@@ -197,7 +197,7 @@ def _need_plain(path: str, found: os.stat_result) -> None:
 def placed(
     confined: Confined, calls: Calls, path: str, *, untrusted: bool, make: bool
 ) -> Iterator[WriteTarget]:
-    """Open the folder of *path*; with *make*, make what is missing of it, one by one.
+    """Open the folder of *path*; with *make*, create its missing parts.
 
     Raises PathRefused and Unconfined.
     """
@@ -214,7 +214,7 @@ def placed(
         missing = folders[there:]
         if missing and (not make or ".." in missing):
             raise PathMissing(path, "is in a folder that does not exist")
-        # A link may have another name than what it leads to.
+        # The name of a link may differ from the name of its target.
         real = "/".join([confined.inside(fd), *missing, name])
         confined.need_open(path, real)
         for where in (relative, real):
@@ -222,7 +222,7 @@ def placed(
         if untrusted and not can_be_marked(fd):
             raise PathRefused(path, _NO_MARKS)
         for folder in missing:
-            below = _made(calls, path, fd, folder, untrusted=untrusted)
+            below = _make_folder(calls, path, fd, folder, untrusted=untrusted)
             os.close(fd)
             fd = below
         yield WriteTarget(path, fd, "/".join(folders) or ".", name)
@@ -231,7 +231,7 @@ def placed(
 
 
 def _deepest(confined: Confined, path: str, folders: list[str]) -> tuple[int, int]:
-    """Open as many of *folders*, one in the other, as there are; say how many."""
+    """Open the deepest existing one of the nested *folders*; return also its depth."""
     root = confined.root()
     for there in range(len(folders), -1, -1):
         try:
@@ -245,8 +245,8 @@ def _deepest(confined: Confined, path: str, folders: list[str]) -> tuple[int, in
     raise PathMissing(path, "does not exist")
 
 
-def _made(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -> int:
-    """Make the folder *name* in *folder*, unless somebody was faster, and open it."""
+def _make_folder(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -> int:
+    """Create the folder *name* in *folder*, unless it exists by now, and open it."""
     try:
         with suppress(FileExistsError):
             calls.mkdir(_path(folder, name), 0o777)
@@ -295,35 +295,29 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-# Nobody else in this process may write a file between the first look at it and the rename.
+# No other task of this process may write a file between its check and the rename.
 _replacing = threading.Lock()
 
 
-# Entries of a folder that are looked at.
+# Maximum entries read from a folder.
 MAX_ENTRIES = 10_000
-# Entries beneath a folder that one walk looks at, and how many folders deep it goes: a workspace
-# with more is searched part by part.
+# Maximum entries and folder depth of one walk: a larger workspace is searched part by part.
 MAX_WALK = 50_000
 MAX_DEPTH = 64
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One entry of a folder: *name* as the disk has it; *size* in bytes, of files only.
+    """One entry of a folder; in a walk, *name* is the path from the root."""
 
-    In a walk, *name* is the path from the root.  *target* is where a link leads, unless it goes up
-    or starts at ``/``: that is nobody's business.  *untrusted* is as in `File`, and concerns the
-    name also.
-    """
-
-    name: str
+    name: str  # as on the disk
     kind: Literal["file", "folder", "link", "special", "vanished"]
-    size: int | None = None
-    target: str | None = None
-    untrusted: bool = False
+    size: int | None = None  # bytes, for files only
+    target: str | None = None  # target of a link; hidden if it goes up or is absolute
+    untrusted: bool = False  # as in `File`; also applies to the name
 
 
 class File(msgspec.Struct, frozen=True):
-    """A plain file that is open for reading; *stat* describes it as it is open.
+    """A plain file that is open for reading, with its *stat*.
 
     *untrusted*: it was written after content from strangers had been read.
     """
@@ -333,7 +327,7 @@ class File(msgspec.Struct, frozen=True):
     untrusted: bool
 
     def read(self, limit: int) -> bytes:
-        """Read on, at most *limit* bytes."""
+        """Return the next bytes, at most *limit*."""
         parts, left = [], limit
         while left > 0 and (part := os.read(self.fd, min(left, 1 << 20))):
             parts.append(part)
@@ -342,11 +336,11 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Root:
-    """The folder *path*, out of which no read and no write gets.
+    """The folder *path*; no read or write can leave it.
 
-    It is only read unless *writable*; without *dots* folders with a dot before their names are
-    closed.  Whatever is in one of the folders *untrusted* ("." is the root itself) counts as
-    written by strangers, marked or not.  All methods raise PathRefused and Unconfined.
+    It is read-only unless *writable*; without *dots*, folders with a leading dot are closed.
+    Content of the folders *untrusted* ("." is the root itself) counts as written by strangers,
+    marked or not. All methods raise PathRefused and Unconfined.
     """
 
     def __init__(
@@ -367,7 +361,7 @@ class Root:
         self._calls = calls or Calls()
 
     def is_untrusted_place(self, path: str) -> bool:
-        """Return True if *path*, from the root on, is beneath one of the untrusted folders."""
+        """Return True if *path*, relative to the root, is beneath one of the untrusted folders."""
         top, _, below = path.partition("/")
         return "." in self._untrusted or (below != "" and top in self._untrusted)
 
@@ -377,10 +371,10 @@ class Root:
 
     @contextmanager
     def changing(self, guarded: Collection[str]) -> Iterator[None]:
-        """Let a command run: until its end, what it may have changed counts as untrusted.
+        """During the block, while a command runs, files that it may have changed are untrusted.
 
-        That is every file with a later change time, except what Elwood writes itself and what is in
-        the *guarded* files and folders, which the command cannot write.
+        Those are all files with a later change time, except files that Elwood writes and the
+        content of the *guarded* files and folders, which the command cannot write.
         """
         token = object()
         self._running[token] = time.time_ns() - _CLOCK_STEP, guarded
@@ -409,7 +403,7 @@ class Root:
 
     @contextmanager
     def file(self, path: str) -> Iterator[File]:
-        """Open the file *path* for reading: a plain file, with one name, that holds no secrets."""
+        """Open the file *path* for reading: a plain file with one name, without secrets."""
         with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             found = os.fstat(fd)
             _need_plain(path, found)
@@ -418,9 +412,9 @@ class Root:
             yield File(fd, found, untrusted or is_marked(fd))
 
     def located(self, path: str) -> str:
-        """Name what *path* really leads to, from the root on, if only to what will be there.
+        """Return the real location of *path*, relative to the root; the end of it may be missing.
 
-        A folder that is there ends with "/"; the root itself is "".
+        An existing folder ends with "/"; the root itself is "".
         """
         missing = ""
         while True:
@@ -435,7 +429,7 @@ class Root:
                 path, missing = path or ".", f"/{name}{missing}"
 
     def items(self, path: str, limit: int = MAX_ENTRIES) -> tuple[list[Item], bool]:
-        """List the folder *path* by name; the flag tells that there were more than *limit*."""
+        """List the folder *path* by name; the flag is True if it has more than *limit* entries."""
         items: list[Item] = []
         more = False
         with self._folder(path) as (fd, entries):
@@ -448,7 +442,7 @@ class Root:
         return sorted(items, key=lambda item: item.name), more
 
     def stats(self, path: str, limit: int = MAX_ENTRIES) -> list[tuple[str, os.stat_result]]:
-        """Look at *limit* plain files of the folder *path* at most, by name, in no order."""
+        """Return names and statuses of at most *limit* plain files of the folder *path*."""
         found: list[tuple[str, os.stat_result]] = []
         with self._folder(path) as (_, entries):
             for entry in islice(entries, limit):
@@ -468,10 +462,9 @@ class Root:
     def walk(self, path: str, limit: int = MAX_WALK) -> tuple[list[Item], bool]:
         """List everything beneath the folder *path*, by path; or *path* itself, if it is a file.
 
-        Links are listed and not followed.  Names of secrets and ``.git`` are passed over, and so
-        are folders below *path* that cannot be opened.  The flag tells that something was left
-        out, because there were more than *limit* entries or `MAX_DEPTH` folders: what is near
-        comes first.
+        Links are listed and not followed. Names of secrets and ``.git`` are skipped, and so are
+        folders below *path* that cannot be opened. The flag is True if entries were left out
+        because of *limit* or `MAX_DEPTH`: nearer entries have priority.
         """
         start = self._confined.relative(path).rstrip("/")
         try:
@@ -509,13 +502,13 @@ class Root:
     def write(
         self, path: str, data: bytes, *, untrusted: bool, expect: os.stat_result | None = None
     ) -> Literal["created", "replaced"]:
-        """Let the file *path* hold *data*: after a crash it is the old one, or the new one.
+        """Write *data* to the file *path*: after a crash it is the old one, or the new one.
 
-        Missing folders are made.  The last name is never followed: a link there is refused, and so
-        is whatever is not a plain file with one name that may be written.  *untrusted* says that
-        content from strangers may be in *data*: the file is marked, and refused where it would
-        instruct or start something.  With *expect*, the file must still be the one that was
-        opened.  Keeps the permissions of a file that it replaces, not its owner or ACL.
+        Missing folders are created. The last name is never followed: links are refused, and so are
+        special, read-only and hard-linked files. *untrusted*: *data* may contain content from
+        strangers, so the file is marked, and refused where it would instruct or start something.
+        With *expect*, the file must still be the opened one. Keeps the permissions of a
+        replaced file, not its owner or ACL.
         """
         with (
             _replacing,
@@ -557,13 +550,13 @@ class Root:
     def _temporary(
         self, place: WriteTarget, mode: int, *, untrusted: bool
     ) -> Iterator[tuple[Path, int]]:
-        """Make the file that is to be renamed; if the block fails, it vanishes."""
+        """Create the file that will be renamed; if the block fails, remove it."""
         name, fd = _open_temporary(self._calls, place.folder, place.name, mode)
         try:
             if untrusted:
                 mark_untrusted(fd)
             yield _path(place.folder, name), fd
-        except BaseException:  # whatever it was, and it goes on: only the temporary file must go
+        except BaseException:  # re-raised; only the temporary file must be removed
             with suppress(OSError):
                 self._calls.unlink(_path(place.folder, name))
             raise
@@ -598,18 +591,18 @@ def _item(folder: int, entry: "os.DirEntry[str]", *, strange: bool) -> Item:
 
 # --- text files ----------------------------------------------------------------------------------
 
-# Bytes of a file that is searched for its lines.
+# Maximum bytes of a file that is searched for its lines.
 MAX_FILE = 64 << 20
-# Bytes of a line that are read at once: a line without an end must not fill the memory.
+# Bytes of a line that are read together: a line without an end must not fill the memory.
 _PART = 1 << 20
-# Bytes at the start of a file that tell what it is.
+# Bytes at the start of a file that determine its type.
 _START = 4096
 
 
 def raw_lines(path: str, file: File) -> Iterator[bytes]:
-    """Read the lines of a text file, with their ends; very long ones come in parts.
+    """Yield the lines of a text file, with their ends; very long ones in parts.
 
-    Raises PathRefused if it is no text, or too large.
+    Raises PathRefused if it is not text, or too large.
     """
     size = file.stat.st_size
     if size > MAX_FILE:
@@ -618,19 +611,19 @@ def raw_lines(path: str, file: File) -> Iterator[bytes]:
     passed = 0
     with open(file.fd, "rb", closefd=False) as source:
         refuse_binary(path, source.peek(_START), size)
-        # It may grow while it is read.
+        # It may grow during the read.
         while passed <= MAX_FILE and (raw := source.readline(_PART)):
             passed += len(raw)
             yield raw
 
 
 def decoded(raw: bytes) -> str:
-    """Make a line, without its end, text."""
+    """Decode a line, without its end."""
     return raw.rstrip(b"\r\n").decode("utf-8", "replace")
 
 
 def refuse_binary(path: str, start: bytes, size: int) -> None:
-    """Raise PathRefused if a file that begins with *start* is no text."""
+    """Raise PathRefused if a file that begins with *start* is not text."""
     kind = kind_of(start)
     if not kind and b"\0" in start:
         kind = "binary data or text in UTF-16"

@@ -1,7 +1,7 @@
-"""Files that can be searched, and their index in SQLite with FTS5.
+"""Searchable files, and their index in SQLite with FTS5.
 
-The files are the truth.  The index can be thrown away at any time: what it lacks it takes from
-them, and one that is damaged is made anew before it is asked again.
+The files are the source, and the index is disposable: missing entries are added from the files, and
+a damaged index is rebuilt before its next use.
 """
 
 import logging
@@ -20,50 +20,50 @@ log = logging.getLogger("elwood.records")
 
 T = TypeVar("T")
 
-# Files that are compared with the index at once, and indexed in one transaction: some 50 ms, for
-# which whoever writes has to wait.  With fewer FTS5 merges more (measured: 128 cost a third more).
+# Files that are compared with the index together, and indexed in one transaction: about 50 ms, for
+# which writers have to wait. With fewer, FTS5 merges more (measured: 128 cost a third more).
 STEP = 256
-# Seconds after which files are looked through for changes again; with many files that is as many
-# times the time it takes, so that it is a twentieth of the work at most.
+# Seconds until files are checked for changes again; with many files, this multiple of the time of a
+# check, so that checks are at most a twentieth of the work.
 LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
 
 
 class DocumentFiles(Protocol):
-    """The files that are searched, by key; all block."""
+    """The searchable files, by key; all methods block."""
 
     def stamps(self) -> Iterator[tuple[str, str]]:
-        """Go through all files, by key and stamp, in no order."""
+        """Yield key and stamp of all files, in no order."""
 
     def document(self, key: str, /) -> Document | None:
-        """Read one; None if there is none."""
+        """Read one document; return None if it does not exist."""
 
 
 class IndexedFiles:
-    """The *files*, and their index in the file *path*, which takes in *step* of them at once.
+    """The *files*, and their index in the file *path*, which is updated *step* files at a time.
 
-    Whoever reads checks `is_ready` before; all other methods are for the only writer.  But for
-    `look` they block.
+    Readers check `is_ready` first; all other methods are for the only writer. All except `look`
+    block.
     """
 
     def __init__(self, files: DocumentFiles, path: Path, *, step: int = STEP) -> None:
         self.index = SearchIndex(path)
         self._files = files
         self._step = step
-        # It has caught up with the files since it was opened, and has taken in all that was put.
+        # It has caught up with the files since it was opened, with everything that was put.
         self._is_current = False
         self._doubts = 0
-        # Nothing was there when it had caught up, and nothing was put since.
+        # There were no files when it had caught up, and none were put since.
         self.is_empty = False
         self._looking = Lock()
         self._look_again = -math.inf
 
     @property
     def is_ready(self) -> bool:
-        """Whether the index has all that was ever put, and lacks only changes by others."""
+        """Whether the index has everything that was put, and lacks only changes by others."""
         return self._is_current and (self.is_empty or self.index.exists)
 
     def distrust(self, error: DatabaseUnusable) -> None:
-        """Have it looked through for damage, and brought up to the files, before it is used."""
+        """Have the index checked for damage, and updated from the files, before its next use."""
         log.warning("search index not usable", extra={"why": str(error)})
         self._is_current = False
         self._doubts += 1
@@ -73,10 +73,10 @@ class IndexedFiles:
         self.index.close()
 
     async def look(self, write: Callable[[Callable[[], int | None]], Awaitable[int | None]]) -> int:
-        """Bring the index up to the files, which anybody may change, unless that was done just now.
+        """Update the index from the files, which anybody may change, unless that was done recently.
 
-        *write* does one step as the only writer; others may write between two.  Says how many files
-        were taken in.  Raises DatabaseUnusable.
+        *write* runs one step as the only writer; other writes may come between two steps. Returns
+        the number of indexed files. Raises DatabaseUnusable.
         """
         async with self._looking:
             began = trio.current_time()
@@ -93,10 +93,10 @@ class IndexedFiles:
             return count
 
     def catch_up(self) -> Iterator[int]:
-        """Bring the index up to the files, in steps: yields how many files each took in.
+        """Update the index from the files, in steps; yield the number of indexed files of each.
 
-        One that is damaged is made anew.  Whoever goes through the steps may do other things
-        between them.  Raises DatabaseUnusable.
+        A damaged index is rebuilt. The caller may do other work between steps. Raises
+        DatabaseUnusable.
         """
         doubts = self._doubts
         try:
@@ -108,11 +108,11 @@ class IndexedFiles:
             self.index.discard()
             yield 0
             yield from self._catch_up()
-        # What could not be taken in between two steps is missing still.
+        # Documents whose indexing failed between two steps are still missing.
         self._is_current = doubts == self._doubts
 
     def _catch_up(self) -> Iterator[int]:
-        # To open it takes 4 ms and 0.7 MB: without files that waits for the first one.
+        # Opening takes 4 ms and 0.7 MB, so without files it waits for the first one.
         self.is_empty = not self.index.exists and next(self._files.stamps(), None) is None
         if self.is_empty:
             return
@@ -136,7 +136,7 @@ class IndexedFiles:
         self.is_empty = not self.index.count()
 
     def look_up(self, fn: Callable[[], T]) -> T:
-        """Look up by the index, which is brought up to the files before if it is no good.
+        """Search the index; if it is unusable, update it from the files first.
 
         Raises DatabaseUnusable.
         """
@@ -150,7 +150,7 @@ class IndexedFiles:
         return fn()
 
     def put(self, key: str) -> None:
-        """Take in the file *key*, which was written; what cannot be done now is done later."""
+        """Index the written file *key*; after a failure, it is indexed later."""
         document = self._files.document(key)
         self.is_empty = False
         try:
@@ -161,7 +161,7 @@ class IndexedFiles:
             self.distrust(error)
 
     def drop(self, keys: Sequence[str]) -> None:
-        """Let no byte of these files, which were removed, stay in the index.
+        """Remove these deleted files from the index, to the last byte.
 
         Raises DatabaseUnusable.
         """
@@ -171,12 +171,12 @@ class IndexedFiles:
             self._open()
             self.index.drop(keys)
         except DatabaseUnusable as error:
-            # Then the index goes as a whole: it can be made anew, and must not keep them.
+            # Then the whole index is discarded: it can be rebuilt, and must not contain them.
             self.distrust(error)
             self.index.discard()
 
     def _open(self) -> None:
-        """Open the index, and make it if there is none.  Raises DatabaseUnusable."""
+        """Open the index; create it if it does not exist.  Raises DatabaseUnusable."""
         if not self.index.is_open:
             self._is_current = False
             self.index.open()

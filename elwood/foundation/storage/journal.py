@@ -1,21 +1,21 @@
-"""A durable fold: an append-only log, and the state its entries add up to.
+"""A durable fold: an append-only log, and the state that its entries add up to.
 
 A line is JSON, checked by a CRC and chained by SHA-256::
 
     {"seq": 7, "prev": "<hash of the line before>", "at": 1.5, "entries": [...], "crc": "0a1b2c3d"}
 
-*seq* numbers the first entry of the line, from 1; *prev* is empty in the first line; *crc* covers
-what stands before it.  The chain shows every edit, removal and exchange, except that the last lines
-were taken away: compare the head with one noted earlier for that.
+*seq* is the number of the line's first entry, from 1; *prev* is empty in the first line; *crc*
+covers the text before it. The chain shows every edit, removal and exchange, but not the removal of
+the last lines: compare the head with an earlier copy for that.
 
-Rules: one write per line, newline last, fsync before anyone is told, but for lines of which a
-power cut may take the newest (`append`); only a tail that was never
-acknowledged is cut; damage anywhere else stops the work and is left as it is.
+Rules: one write per line, newline last, fsync before the result is used, except for lines of which
+a power cut may take the newest (`append`); only a tail that was never acknowledged is cut; any
+other damage stops the work and is not touched.
 
-A log that has grown to a bound is closed: packed into a *segment* beside it, ``NAME.<seq of its
-first entry>.jsonl.gz``, and begun anew with a line that has no entries but the *state* they add up
-to, chained as any other.  So opening one costs the same however long its history is, and the oldest
-segments may be removed (decision 18).
+A log that reaches its limit is closed: packed into a *segment* beside it, ``NAME.<seq of its first
+entry>.jsonl.gz``. A new file begins with a line without entries, but with the *state*, chained as
+any other. So opening a log costs the same however long its history is, and the oldest segments may
+be removed (decision 18).
 """
 
 import gzip
@@ -38,8 +38,8 @@ import trio
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.disk import PAGE, Disk, DiskFull, JournalBroken, judged, temporary
 
-# Bytes by which a log grows until it is closed, or by its state if that is larger; their replay
-# takes about 10 ms.
+# Bytes by which a log grows until it is closed, or the size of its state if that is larger;
+# replaying them takes about 10 ms.
 SEGMENT = 1 << 19
 # ,"crc":"xxxxxxxx"}\n
 _LINE_SEAL = 19
@@ -54,10 +54,10 @@ _encoder = msgspec.json.Encoder()
 
 
 class Fold(Protocol[Entry_contra]):
-    """What a journal keeps: a msgspec.Struct that takes in entries, in order."""
+    """The state of a journal: a msgspec.Struct that applies entries, in order."""
 
     def apply(self, seq: int, at: float, entry: Entry_contra, /) -> None:
-        """Take in the entry *seq*, recorded at Unix time *at*."""
+        """Apply the entry *seq*, recorded at Unix time *at*."""
 
 
 S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
@@ -66,7 +66,7 @@ S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
 class JournalLine(msgspec.Struct, Generic[E], frozen=True):
     """One line: *entries* were recorded together, at Unix time *at*.
 
-    The first line behind a segment has none, but the *state* as JSON.
+    The first line after a segment has no entries, but the *state* as JSON.
     """
 
     seq: int
@@ -80,50 +80,46 @@ class JournalLine(msgspec.Struct, Generic[E], frozen=True):
 def write_line(
     seq: int, prev: str, at: float, entries: tuple[E, ...], state: object = None
 ) -> bytes:
-    """Make the line that records *entries*, or the *state* before the entry *seq*."""
+    """Build the line that records *entries*, or the *state* before the entry *seq*."""
     body = _encoder.encode({"seq": seq, "prev": prev, "at": at, "entries": entries})[:-1]
     if state is not None:
         body += b',"state":' + _encoder.encode(state)
     if b"\n" in body:
-        # Only raw JSON of others can hold one, as white space: strings have it escaped.
+        # Only foreign raw JSON can contain one, as white space: in strings it is escaped.
         body = body.replace(b"\n", b" ")
     return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
 def is_sound(line: bytes) -> bool:
-    """Tell whether *line* is as it was written, and to its end."""
+    """Return True if *line* is complete and unchanged."""
     crc = zlib.crc32(line[:-_LINE_SEAL]) if len(line) > _LINE_SEAL else 0
     return line[-_LINE_SEAL:] == b',"crc":"%08x"}\n' % crc
 
 
 def digest(line: bytes) -> str:
-    """Name *line*, newline included, for the *prev* of the next one."""
+    """Return the hash of *line*, newline included, for the *prev* of the next one."""
     return hashlib.sha256(line).hexdigest()
 
 
 @cache
 def decoder(entries: Any) -> msgspec.json.Decoder[JournalLine[Any]]:
-    """Make the decoder for lines of the type *entries*, once per type."""
+    """Return the decoder for lines of the type *entries*, created once per type."""
     return msgspec.json.Decoder(JournalLine[entries])
 
 
 class JournalPlace(msgspec.Struct):
-    """How far a journal was followed: the last entry's *seq*, its line's digest and Unix time.
+    """A position in a journal, after its last read line."""
 
-    In its newest file *lines* counts lines, *offset* is the byte behind the last one, and *carried*
-    the size of the line with the state, in bytes.  *torn* stood behind it when that was read.
-    """
-
-    seq: int = 0
-    lines: int = 0
-    offset: int = 0
-    carried: int = 0
-    head: str = ""
-    at: float = 0.0
-    torn: bytes = b""
+    seq: int = 0  # of the last entry
+    lines: int = 0  # lines in the newest file
+    offset: int = 0  # of the end of the last line in the newest file
+    carried: int = 0  # size of the line with the state, bytes
+    head: str = ""  # digest of the last line
+    at: float = 0.0  # Unix time of the last line
+    torn: bytes = b""  # torn tail that was found after it
 
     def advance(self, raw: bytes, count: int, at: float) -> None:
-        """Go on behind the line *raw*, which has *count* entries and was written *at*."""
+        """Advance past the line *raw*, which has *count* entries and was written *at*."""
         self.seq += count
         self.lines += 1
         self.offset += len(raw)
@@ -131,14 +127,14 @@ class JournalPlace(msgspec.Struct):
         self.at = at
 
     def begin_file(self) -> None:
-        """Go on at the beginning of the file that follows."""
+        """Advance to the beginning of the next file."""
         self.lines = self.offset = self.carried = 0
 
 
 class JournalDamaged(Exception):
-    """Line *line* of *path* is not what was written; the file was left as it is (CP-34).
+    """Line *line* of *path* differs from its original; the file was not touched (CP-34).
 
-    Nobody's fault here: a disk, or somebody who edited.  A person must decide.
+    The cause is outside Elwood: a disk, or an edit. A person must decide.
     """
 
     def __init__(self, path: Path, line: int, why: str) -> None:
@@ -157,11 +153,11 @@ def follow(
     place: JournalPlace,
     decode: Callable[[bytes], JournalLine[E]],
 ) -> Iterator[JournalLine[E]]:
-    """Yield the lines of *path*, open as *file*, from *place* on, which moves along.
+    """Yield the lines of *path*, open as *file*, from *place* on, and advance *place*.
 
-    What begins with a state may begin anywhere, if nothing was followed before it.  Stops at a
-    torn tail, which a write that never ended can have left: no more than one line, without its
-    end, or with holes.  Anything else raises JournalDamaged.
+    A file that begins with a state may begin at any entry, if no line was read before it. Stops at
+    a torn tail, as an interrupted write leaves it: at most one line, without its end, or with
+    holes. Any other fault raises JournalDamaged.
     """
     for raw in file:
         number = place.lines + 1
@@ -173,7 +169,7 @@ def follow(
             if _holds_a_line(raw):
                 raise JournalDamaged(path, number, "was whole once, and more stands behind it")
             if place.lines == 0 and _first_seq(raw) > 1:
-                # It was put there in one piece, with the state.
+                # This line was written in one piece, with the state.
                 raise JournalDamaged(path, number, "is damaged")
             place.torn = raw
             return
@@ -197,12 +193,12 @@ def follow(
 
 
 def segment_of(journal: Path, first: int) -> Path:
-    """Name the segment of *journal* whose first entry has the number *first*."""
+    """Return the path of the segment of *journal* whose first entry has the number *first*."""
     return journal.with_name(f"{journal.stem}.{first:010}.jsonl.gz")
 
 
 def segments(journal: Path) -> dict[int, Path]:
-    """Find the segments of *journal* by the numbers of their first entries, in order."""
+    """Return the segments of *journal* by the numbers of their first entries, in order."""
     found = {}
     for path in journal.parent.glob(f"{escape(journal.stem)}.*.jsonl.gz"):
         if (match := _SEGMENT.fullmatch(path.name[len(journal.stem) :])) is not None:
@@ -211,7 +207,7 @@ def segments(journal: Path) -> dict[int, Path]:
 
 
 def closed_before(journal: Path, at: float) -> tuple[list[Path], int]:
-    """List the segments of *journal* closed before Unix time *at*, and the number they end with."""
+    """Return the segments of *journal* closed before Unix time *at*, and their last entry."""
     with journal.open("rb") as file:
         begins = _first_seq(file.readline())
     closed = {first: path for first, path in segments(journal).items() if first < begins}
@@ -222,12 +218,13 @@ def closed_before(journal: Path, at: float) -> tuple[list[Path], int]:
 def lines_of(
     journal: Path, decode: Callable[[bytes], JournalLine[E]], place: JournalPlace, since: float = 0
 ) -> Iterator[JournalLine[E]]:
-    """Yield the lines of *journal* from the file on that has the entry *since*, or the oldest.
+    """Yield the lines of *journal* from the file that contains the entry *since*, or the oldest.
 
-    Segments that go while they are read are read to their end.  Raises JournalDamaged and OSError.
+    Segments that are removed during that are read to their end. Raises JournalDamaged and OSError.
     """
     with journal.open("rb", buffering=1 << 20) as file:
-        # Opened before the others are looked for: all that it follows are there then.
+        # Opened before the segments are listed, so that all segments before this file exist by
+        # then.
         begins = _first_seq(file.readline())
         file.seek(0)
         older = {first: path for first, path in segments(journal).items() if first < begins}
@@ -235,12 +232,12 @@ def lines_of(
         for first, path in older.items():
             if first >= start:
                 place.begin_file()
-                yield from _unpacked(path, place, decode)
+                yield from _segment_lines(path, place, decode)
         place.begin_file()
         yield from follow(journal, file, place, decode)
 
 
-def _unpacked(
+def _segment_lines(
     path: Path, place: JournalPlace, decode: Callable[[bytes], JournalLine[E]]
 ) -> Iterator[JournalLine[E]]:
     number = place.lines + 1
@@ -256,7 +253,7 @@ def _unpacked(
 
 
 def _first_seq(raw: bytes) -> int:
-    """Read the number of the first entry of the line *raw*, however damaged; 1 without one."""
+    """Return the number of the first entry of the line *raw*, however damaged; 1 if unreadable."""
     match = _FIRST.match(raw)
     return 1 if match is None else int(match[1])
 
@@ -264,19 +261,18 @@ def _first_seq(raw: bytes) -> int:
 def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
     """Yield the entries of the journal *path*, of the union *entries*, with numbers and times.
 
-    Those are left out that were not written to their end, or stood in segments that are gone.
-    Raises JournalDamaged and OSError.
+    Without the entries of a torn line, and of removed segments. Raises JournalDamaged and OSError.
     """
-    return _numbered(lines_of(path, decoder(entries).decode, JournalPlace()))
+    return _number_entries(lines_of(path, decoder(entries).decode, JournalPlace()))
 
 
 def read_since(
     path: Path, entries: Any, new: type[S], since: float
 ) -> tuple[S, Iterator[tuple[int, float, Any]]]:
-    """Give a state of the journal *path*, and the entries behind it, with numbers and times.
+    """Return a state of the journal *path*, and the entries after it, with numbers and times.
 
-    It is the newest kept state before the entry *since*.  Raises JournalDamaged, OSError, and
-    HistoryGone if that entry stood in a segment that is gone.
+    It is the newest stored state before the entry *since*. Raises JournalDamaged, OSError, and
+    HistoryGone if the segment of that entry was removed.
     """
     lines = lines_of(path, decoder(entries).decode, JournalPlace(), since)
     first = next(lines, None)
@@ -284,41 +280,41 @@ def read_since(
         return new(), iter(())
     if 0 < since < first.seq:
         raise HistoryGone(path)
-    state = _carried(path, first, new) if first.state else new()
-    return state, _numbered(chain([first], lines))
+    state = _decode_state(path, first, new) if first.state else new()
+    return state, _number_entries(chain([first], lines))
 
 
 class HistoryGone(Exception):
-    """What is asked for was in a segment of *path* that was removed, as it was old."""
+    """The requested segment of *path* was removed because of its age."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path}: this part was removed, as it was old")
 
 
 def replay(path: Path, entries: Any, new: type[S]) -> tuple[S, float]:
-    """Give the state of the journal *path*, and when its newest line was written (0: never)."""
+    """Return the state of the journal *path*, and the time of its newest line (0: no line)."""
     state, place = new(), JournalPlace()
     for line in lines_of(path, decoder(entries).decode, place, inf):
-        state = _after(path, state, line)
+        state = _apply_line(path, state, line)
     return state, place.at
 
 
-def _after(path: Path, state: S, line: JournalLine[Any]) -> S:
-    """Take *line* in: give *state*, changed, or the one that it carries."""
+def _apply_line(path: Path, state: S, line: JournalLine[Any]) -> S:
+    """Apply *line* to *state*; return the result, or the state in the line."""
     if line.state:
-        return _carried(path, line, type(state))
+        return _decode_state(path, line, type(state))
     for seq, entry in enumerate(line.entries, line.seq):
         state.apply(seq, line.at, entry)
     return state
 
 
-def _numbered(lines: Iterator[JournalLine[E]]) -> Iterator[tuple[int, float, E]]:
+def _number_entries(lines: Iterator[JournalLine[E]]) -> Iterator[tuple[int, float, E]]:
     for line in lines:
         for seq, entry in enumerate(line.entries, line.seq):
             yield seq, line.at, entry
 
 
-def _carried(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
+def _decode_state(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
     try:
         state: S = msgspec.json.decode(line.state, type=kind)
     except msgspec.DecodeError as error:
@@ -328,11 +324,11 @@ def _carried(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
 
 
 def _holds_a_line(raw: bytes) -> bool:
-    """Tell whether *raw* starts with a whole line, but for a line break that was damaged."""
+    """Return True if *raw* starts with a whole line, except for a damaged line break."""
     crc = raw.find(b',"crc":"')
     while crc != -1:
         end = crc + _LINE_SEAL - 1
-        # One byte behind it may be what became of the line break when the write was torn.
+        # One byte after it may be a line break that was damaged by the torn write.
         if end + 1 < len(raw) and is_sound(raw[:end] + b"\n"):
             return True
         crc = raw.find(b',"crc":"', end)
@@ -350,10 +346,10 @@ def _is_json(raw: bytes) -> bool:
 class Journal(Generic[E, S]):
     """Entries of the union *entries* in the file *path*, and their fold *state*.
 
-    *new* is the type of the state.  Exactly one journal may be open per file, and only *append*
-    changes the state.  What is applied are the entries as they read back from their line, so a
-    state never differs from its replay.  After *segment* bytes the file is closed, as soon as
-    *may_close* says of the state that it is a place to begin at.
+    *new* is the type of the state. Only one journal may be open per file, and only `stage` and
+    `append` change the state. Entries are applied as they read back from their line, so a state is
+    always equal to its replay. After *segment* bytes the file is closed, as soon as *may_close*
+    allows it for the state.
     """
 
     def __init__(
@@ -376,23 +372,22 @@ class Journal(Generic[E, S]):
         self._decode: Callable[[bytes], Any] = decoder(entries).decode
         self._place = JournalPlace()
         self._begins = 1
-        # Bytes at which the file is to be closed.
+        # Size in bytes at which the file is closed.
         self._bound = segment
         self._broken: JournalBroken | None = None
         self._usable = False
-        # In *state* already, and to be written at the head of the next line.
+        # Already in *state*; written at the head of the next line.
         self._staged: list[E] = []
-        # Tasks of one actor append at the same time; lines must not.
+        # Tasks of one actor append concurrently, but lines must not be mixed.
         self._turn = trio.Lock()
-        # Whoever has the turn has written its line, and waits for its sync only.
+        # The task that holds the turn has written its line, and only waits for its sync.
         self._is_syncing = False
 
     async def open(self) -> None:
-        """Read the file into *state*, cutting (and keeping) a torn tail.
+        """Read the file into *state*; cut a torn tail, and store it separately.
 
-        What was read is on the disk when this returns, also if a killed process left it in
-        memory only.  Raises JournalDamaged, JournalBroken, and DiskFull if a torn tail cannot
-        be kept.
+        All content is synced when this returns, even if a killed process left it only in memory.
+        Raises JournalDamaged, JournalBroken, and DiskFull if a torn tail cannot be stored.
         """
         async with self._turn:
             self._usable = False
@@ -407,9 +402,10 @@ class Journal(Generic[E, S]):
             await self._close_if_due()
 
     async def open_sound(self) -> Path | None:
-        """Open a file of which each line counts by itself, without the damaged lines.
+        """Open a file with independent lines, without its damaged lines.
 
-        The damaged file is put aside then, and its path returned.  Raises JournalBroken, DiskFull.
+        If there are any, the damaged file is moved aside and its path returned. Raises
+        JournalBroken, DiskFull.
         """
         try:
             await self.open()
@@ -432,16 +428,16 @@ class Journal(Generic[E, S]):
     async def look_since(
         self, since: float, read: Callable[[S, Iterator[tuple[int, float, E]]], T]
     ) -> T:
-        """Give what *read* makes of a state and the entries behind it, as `read_since` finds it."""
+        """Return the result of *read* for a state and the entries after it (`read_since`)."""
         return await self._disk.blocking(
             lambda: read(*read_since(self.path, self._entries, self._new, since))
         )
 
     async def stage(self, entry: E) -> None:
-        """Take *entry* into *state*, and write it at the head of the next line that is appended.
+        """Apply *entry* to *state*, and write it at the head of the next appended line.
 
-        A crash before that loses it: so it must matter only together with what is written next.
-        Its time will be that of the line, so the fold must take no account of its time.
+        A crash before that loses it: so it must matter only together with the next line. Its time
+        will be that of the line, so the fold must not use its time.
         """
         while self._turn.locked() and not self._is_syncing:
             async with self._turn:
@@ -460,19 +456,18 @@ class Journal(Generic[E, S]):
         synced: bool = True,
         written: Callable[[], object] | None = None,
     ) -> None:
-        """Record *entries* in one line, behind what was staged: all of it or, after a crash, none.
+        """Record *entries* in one line, after the staged ones: all or, after a crash, none.
 
-        They are on the disk, and in *state*, when this returns; if it is cancelled, neither.
-        *last_words* may use the reserved space: results of what has happened already.  What is
-        not *synced* may be lost by a power cut, and by nothing else.  *written* is called before
-        the sync, when a kill takes nothing of the line any more; then a cancellation leaves the
-        line.  Raises
+        They are synced, and in *state*, when this returns; if it is cancelled, neither.
+        *last_words* may use the reserved space: results of actions that have already happened. If
+        not *synced*, a power cut may lose them, but nothing else can. *written* is called before
+        the sync, when the line survives a kill; after that a cancellation leaves the line. Raises
         DiskFull (nothing was written, the journal stays usable), JournalBroken, and
-        msgspec.DecodeError for an entry that could not be read back, which is a bug.
+        msgspec.DecodeError for an entry that cannot be read back, which is a bug.
         """
         if not entries and not self._staged:
             return
-        # Nearly always free: then the write below is the only point where others may run.
+        # Nearly always free: then the write below is the only point where other tasks may run.
         if self._turn.locked():
             await self._turn.acquire()
         else:
@@ -503,9 +498,9 @@ class Journal(Generic[E, S]):
         raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
         line = self._decode(raw)
         at, append = place.offset, partial(self._disk.append, last_words=last_words)
-        # What a power cut leaves is a beginning: pages are synced one after another.
+        # A power cut leaves a prefix: pages are synced one after another.
         synced = synced or at // PAGE != (at + len(raw)) // PAGE
-        # A line that waits for nothing is written here: a thread costs five times as much.
+        # A line without a wait is written here: a thread costs five times as much.
         is_quick = at > 0 and self._disk.is_ready
         is_ahead = synced and is_quick and written is not None
         try:
@@ -543,13 +538,13 @@ class Journal(Generic[E, S]):
         if self._place.offset < self._bound or not self._may_close(self.state):
             return
         what = f"closing {self.path.name}"
-        # The entries stand and were applied: a cancellation now must not say that they were not.
+        # The entries are written and applied: a cancellation now must not deny that.
         with trio.CancelScope(shield=True):
             try:
                 await self._disk.blocking(self._close)
             except (DiskFull, JournalDamaged) as error:
                 report_error(what, str(error))
-                # To be tried again when it has grown as much once more.
+                # Retried when it has grown by the same amount again.
                 self._bound = self._place.offset + self._segment
             except JournalBroken as error:
                 self._broken = error
@@ -559,9 +554,9 @@ class Journal(Generic[E, S]):
                 self._set_bound()
 
     def _close(self) -> None:
-        """Pack the file, and put one with the state in its place.
+        """Pack the file, and replace it with a new file that begins with the state.
 
-        A crash between the two leaves a segment that begins where the file does, and is not read.
+        A crash between the two leaves a segment that begins where the file does; it is not read.
         """
         with judged(self.path):
             packed = self.path.read_bytes()
@@ -587,10 +582,10 @@ class Journal(Generic[E, S]):
         with judged(self.path), self.path.open("rb", buffering=1 << 20) as file:
             for line in follow(self.path, file, place, self._decode):
                 begins = begins or line.seq
-                state = _after(self.path, state, line)
+                state = _apply_line(self.path, state, line)
         if place.torn:
             if not place.offset and segments(self.path):
-                # What a closed log begins with was put there in one piece.
+                # The first line of a closed log was written in one piece.
                 raise JournalDamaged(self.path, 1, "is damaged")
             name = f"{self.path.name}.torn-{self._disk.clock():.0f}"
             self._disk.set_aside(self.path.with_name(name), place.torn)
@@ -615,11 +610,11 @@ class Journal(Generic[E, S]):
             carried, place.seq, place.head = first.state, first.seq - 1, first.prev
             place.at = first.at
         elif closed := segments(self.path):
-            # The file began with what its newest segment adds up to.
+            # The file began with the state after its newest segment.
             state = self._new()
             with suppress(JournalDamaged):
-                for line in _unpacked([*closed.values()][-1], place, self._decode):
-                    state = _after(self.path, state, line)
+                for line in _segment_lines([*closed.values()][-1], place, self._decode):
+                    state = _apply_line(self.path, state, line)
             carried = state
         if carried is not None:
             sound.append(write_line(place.seq + 1, place.head, place.at, (), carried))
@@ -636,29 +631,25 @@ _raw_decode = decoder(msgspec.Raw).decode
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """A whole chain: *entries* in *lines*, written from *first* to *last* (Unix time).
-
-    *head* is the digest of the last line, *heads* are those of lines that end with entries which
-    were asked for: who noted them earlier can tell that none were taken off the end since.  *torn*
-    bytes at the end were never acknowledged.  The *gone* first entries are not there any more.
-    """
+    """The result of verifying a whole chain."""
 
     entries: int
     lines: int
-    first: float | None
-    last: float | None
-    head: str
-    torn: int
-    gone: int = 0
+    first: float | None  # Unix time
+    last: float | None  # Unix time
+    head: str  # digest of the last line
+    torn: int  # bytes at the end that were never acknowledged
+    gone: int = 0  # number of the first entries that were removed
+    # digests of lines that end with the wanted entries; an earlier copy shows removals at the end
     heads: frozenset[tuple[int, str]] = frozenset()
 
 
 def verify(path: Path, wanted: Container[int] = ()) -> Verified:
-    """Prove, from the files alone, that nothing in the journal *path* was edited, moved or removed.
+    """Verify from the files that no part of the journal *path* was edited, moved or removed.
 
-    Reads everything and changes nothing.  What it cannot see: that whole lines are missing at the
-    end, or segments at the beginning, or that everything was written anew; compare the heads after
-    the entries *wanted* for that (`anchors`).  Raises JournalDamaged and OSError.
+    Reads everything and changes nothing. It cannot detect missing lines at the end, missing
+    segments at the beginning, or a completely rewritten chain; compare the heads after the entries
+    *wanted* for that (`anchors`). Raises JournalDamaged and OSError.
     """
     place, heads = JournalPlace(), set[tuple[int, str]]()
     first: JournalLine[msgspec.Raw] | None = None

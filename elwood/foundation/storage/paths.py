@@ -1,6 +1,6 @@
-"""Paths that files are asked for by: which spellings are refused, which names hold secrets.
+"""Requested paths: which spellings are refused, and which names hold secrets.
 
-Only the spelling is judged here; that a path stays inside its root is the kernel's work
+Only the spelling is checked here; the kernel ensures that a path stays inside its root
 (`confined`).
 """
 
@@ -13,12 +13,12 @@ import msgspec
 
 from elwood.foundation.text.lines import escape_name
 
-# Of Linux: PATH_MAX and NAME_MAX, in bytes.
+# Limits of Linux: PATH_MAX and NAME_MAX, in bytes.
 MAX_PATH = 4096
 MAX_NAME = 255
 
 
-# Names that hold secrets wherever they stand, in lower case.
+# Names that hold secrets in any folder, in lower case.
 SECRET_NAMES = (
     ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc",
     ".pypirc", ".git-credentials", ".htpasswd", ".vault-token", ".credentials",
@@ -28,12 +28,12 @@ SECRET_NAMES = (
     "*.keystore", "*.kdbx", "*.ppk", ".*_history",
     ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".password-store",
 )  # fmt: skip
-# What looks like one of them and is made to be shown.
+# Exceptions: names that are similar and made to be shown.
 HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
 
 
 class _Patterns(msgspec.Struct, frozen=True):
-    """Names, and what they may be like; a set finds most of them, and is quickly made."""
+    """Exact names and name patterns; most names are in the set, which is built quickly."""
 
     exact: frozenset[str]
     like: re.Pattern[str]
@@ -44,15 +44,15 @@ class _Patterns(msgspec.Struct, frozen=True):
 
 def _patterns(names: Collection[str]) -> _Patterns:
     like = {name for name in names if "*" in name}
-    # Without any, what nothing matches.
+    # Without patterns, a pattern that never matches.
     pattern = "|".join(map(translate, sorted(like))) or "(?!)"
     return _Patterns(frozenset(names) - like, re.compile(pattern))
 
 
 _secret, _harmless = _patterns(SECRET_NAMES), _patterns(HARMLESS_NAMES)
 
-# Names that content from strangers must never be written under, wherever they stand, in lower
-# case (TA-23): what lies there is obeyed or run later without anybody being asked.
+# Names in any folder, in lower case, that content from strangers must never be written to (TA-23):
+# such files are followed or run later without any question.
 _PROTECTED = (
     ("it tells an assistant what to do", (
         "agents.md", "soul.md", "identity.md", "user.md", "tools.md", "heartbeat.md",
@@ -96,9 +96,9 @@ _protected = tuple((reason, _patterns(names)) for reason, names in _PROTECTED)
 
 
 def refusal(path: str) -> str | None:
-    """Say why the spelling of *path* is refused; None if it is not.
+    """Return why the spelling of *path* is refused; None if it is valid.
 
-    Nothing is decoded or expanded: ``%2e``, ``~`` and ``$HOME`` are names like any other.
+    Nothing is decoded or expanded: ``%2e``, ``~`` and ``$HOME`` are ordinary names.
     """
     if not path:
         return "the path is empty"
@@ -112,12 +112,12 @@ def refusal(path: str) -> str | None:
 
 
 def holds_secrets(path: str) -> bool:
-    """Tell whether any name in *path* is one that secrets are kept under, in any case."""
+    """Return True if any name in *path* is one for secrets, in any case."""
     return any(_is_secret(name) for name in _names(path))
 
 
 def protection(path: str) -> str | None:
-    """Say why content from strangers may not be written to *path*; None if it may."""
+    """Return why content from strangers may not be written to *path*; None if it may."""
     names = _names(path)
     for reason, pattern in _protected:
         if any(pattern.match(name) for name in names):
@@ -126,15 +126,14 @@ def protection(path: str) -> str | None:
 
 
 def is_git(path: str) -> bool:
-    """Tell whether *path* is git's own folder or in it: no file tool writes there."""
+    """Return True if *path* is git's own folder or in it: no file tool writes there."""
     return any(name in (".git", "git~1") for name in _names(path))
 
 
 def _names(path: str) -> list[str]:
-    """Take *path* apart, with names that some disk may take for the same written the same way.
+    """Split *path* into names, normalized so that names which a disk may treat as equal are equal.
 
-    Case is ignored by many disks, invisible characters and forms of letters by some
-    (CVE-2014-9390).
+    Many disks ignore case, some ignore invisible characters and forms of letters (CVE-2014-9390).
     """
     if path.isascii():
         return path.lower().split("/")

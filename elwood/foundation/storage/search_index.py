@@ -1,6 +1,6 @@
-"""A search index over texts, in SQLite with FTS5.  Disposable: the files are the truth.
+"""A search index for texts, in SQLite with FTS5.  Disposable: the files are the source.
 
-There is one writer, and readers beside it.  Everything here blocks, and raises DatabaseUnusable.
+It has one writer and concurrent readers. All functions block and raise DatabaseUnusable.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ import msgspec
 
 from elwood.foundation.text.words import asked, expression, parts, widened, words
 
-# Milliseconds to wait for a lock that somebody else holds.
+# Milliseconds to wait for a lock.
 BUSY = 1000
-# Pages (4 KiB) that the writer and each reader may hold in memory.
+# Maximum pages (4 KiB) in memory of the writer and of each reader.
 WRITER_CACHE, READER_CACHE = 1000, 400
-# An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
+# An unknown table or column, a truncated file, or a file that is not SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-# Raised with every change of the tables below, and of what stands in them.
+# Schema version. Increment it when the tables or their contents change.
 VERSION = 5
-# Hits that are ranked: the best by words alone.
+# Maximum hits that are ranked: the best by words alone.
 MOST_HITS = 200
 
 _TABLES = """
@@ -38,10 +38,9 @@ CREATE TABLE vectors (
   id INTEGER PRIMARY KEY, model TEXT NOT NULL, bits BLOB NOT NULL, vector BLOB NOT NULL
 );
 """
-# bm25 holds against a text that it is long; so a long correction would come behind the short note
-# that it corrects.  This takes that back, for words that are in it once (k1 is 1.2, b is 0.75).
-# How long texts are on average is told by the newest: to look at all of them takes longer than to
-# search.
+# bm25 penalises long texts, so a long correction would come after the short note that it corrects.
+# This formula compensates that, for words that occur once (k1 is 1.2, b is 0.75). The average
+# length is that of the newest texts: a scan of all takes longer than the search.
 _FIND = """
 WITH newest AS (SELECT length FROM notes ORDER BY id DESC LIMIT 1000)
 SELECT n.key, -found.rank * (1.3 + 0.9 * n.length / (SELECT avg(length) FROM newest)), n.updated
@@ -55,14 +54,14 @@ _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
   count(*) FILTER (WHERE expires <= ?) FROM notes
 """
-# Hits whose scores are at least this part of the best one's among them fit about equally well: two
-# versions of a fact do, and then the newer comes first.  What has all words of the question is a
-# version sooner, though the other bears some of them in its key.
+# Hits with at least this share of the best score match about equally well, like two versions of a
+# fact; then the newer comes first. For hits with all words of the query the share is lower,
+# although the other version may have some of the words in its key.
 ALIKE, ALIKE_WHOLE = 0.75, 0.55
 
 
 class DatabaseUnusable(Exception):
-    """The database cannot be used now.  *damaged*: it must be made anew."""
+    """The database cannot be used now.  *damaged*: it must be rebuilt."""
 
     def __init__(self, why: str, *, damaged: bool = False) -> None:
         super().__init__(why)
@@ -70,9 +69,9 @@ class DatabaseUnusable(Exception):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A text to be found; *stamp* is another one whenever its file has changed.
+    """A searchable text; *stamp* changes whenever its file changes.
 
-    What is not *listed* is known of, and never found by its words.  *expires* is Unix time.
+    If not *listed*, it is recorded but never found by its words. *expires* is Unix time.
     """
 
     key: str
@@ -88,9 +87,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
-    Of its words, in any form (`widened`), documents must have all, else all but one, else any,
-    whatever finds something first; or *any* as they are.  Without *untrusted*, what may hold
-    strangers' words is left out.
+    Match all words in any form (`widened`); if there are no results, all but one; then any. With
+    *any*, match any word in its exact form. Without *untrusted*, leave out documents that may
+    contain strangers' words.
     """
 
     query: str
@@ -100,9 +99,9 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A document that was found; *score* is positive, and the higher the better.
+    """A matching document; *score* is positive, and a higher score is better.
 
-    *whole*: it has all words of the question.
+    *whole*: it has all words of the query.
     """
 
     key: str
@@ -112,7 +111,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class IndexCounts(msgspec.Struct, frozen=True):
-    """How many documents there are, and of which kinds."""
+    """The number of documents, in total and by kind."""
 
     all: int = 0
     pending: int = 0
@@ -121,23 +120,23 @@ class IndexCounts(msgspec.Struct, frozen=True):
 
 
 def stamp_of(found: os.stat_result) -> str:
-    """Make the stamp of a file from what the disk says of it.
+    """Return the stamp of a file for its status.
 
-    It is another one whenever the file has changed, except by an edit that leaves its size and
-    falls into the same tick of the file system's clock (a few milliseconds) as the one before.
+    It changes whenever the file changes, except for an edit with the same size within one tick of
+    the file system's clock (a few milliseconds) after the previous one.
     """
     return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def fingerprint(text: str) -> bytes:
-    """Make what tells a text that was changed from what its vector was made of."""
+    """Return a hash that shows whether a text has changed since its vector was made."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
-    """Put what fits about equally well together, the best first; within a group the newest.
+    """Group hits that match about equally well, best first; within a group the newest first.
 
-    *updated* only tells them apart, so no clock is needed.
+    *updated* is only compared, so no clock is needed.
 
     >>> old, new = SearchHit("old", 1.1, "2026-01-01"), SearchHit("new", 1.0, "2026-02-01")
     >>> [[hit.key for hit in group] for group in grouped([old, new, SearchHit("off", 0.2)])]
@@ -156,14 +155,14 @@ def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
 
 
 def ranked(hits: Iterable[SearchHit]) -> list[str]:
-    """Name the best first; of those that fit about equally well, the newest (`grouped`)."""
+    """Return the keys, best first; among about equal matches the newest (`grouped`)."""
     return [hit.key for group in grouped(hits) for hit in group]
 
 
 class SearchIndex:
-    """The index in the file *path*; one of another version is made anew.
+    """The index in the file *path*; one of another version is rebuilt.
 
-    What is deleted is overwritten.
+    Deleted data is overwritten.
     """
 
     def __init__(self, path: Path) -> None:
@@ -172,7 +171,7 @@ class SearchIndex:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open for writing, and still there."""
+        """Whether it is open for writing, and the file still exists."""
         return self._db is not None and self.exists
 
     @property
@@ -180,7 +179,7 @@ class SearchIndex:
         return os.path.lexists(self.path)
 
     def open(self) -> None:
-        """Open it for writing, making it anew if it is missing, broken or of another version."""
+        """Open it for writing; rebuild it if it is missing, damaged or of another version."""
         try:
             self._open()
         except DatabaseUnusable as error:
@@ -206,7 +205,7 @@ class SearchIndex:
                 os.unlink(f"{self.path}{suffix}")
 
     def check(self) -> None:
-        """Look through the whole file for damage."""
+        """Check the whole file for damage."""
         with self.reading() as db:
             [(found,)] = db.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
@@ -214,11 +213,11 @@ class SearchIndex:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that can only read; without a file, one to an empty index."""
+        """Provide a read-only connection; without a file, one to an empty index."""
         with judged():
             exists = self.exists
             uri = f"{self.path.absolute().as_uri()}?mode=ro" if exists else "file::memory:"
-            with closing(_connected(uri, READER_CACHE)) as db:
+            with closing(_connect(uri, READER_CACHE)) as db:
                 if not exists:
                     self._set_up(db)
                 db.execute("PRAGMA query_only = ON")
@@ -226,20 +225,20 @@ class SearchIndex:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Lend the writer's connection for one transaction."""
+        """Provide the writer's connection for one transaction."""
         db = self.writer()
         with judged():
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
                 db.execute("COMMIT")
-            except BaseException:  # whatever it was, and it goes on: nothing half-done may stay
+            except BaseException:  # re-raised; no partial transaction may remain
                 with suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
                 raise
 
     def writer(self) -> sqlite3.Connection:
-        """Give the writer's connection, for what cannot stand in a transaction."""
+        """Return the writer's connection, for statements that cannot be in a transaction."""
         if self._db is None:
             raise DatabaseUnusable("it is not open")
         return self._db
@@ -248,12 +247,12 @@ class SearchIndex:
         self.close()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with judged():
-            # Made by us, so that it is for nobody else; SQLite gives its other files the same mode.
+            # Created here, so that it is private; SQLite gives its other files the same mode.
             os.close(os.open(self.path, flags, 0o600))
-            db = _connected(f"{self.path.absolute().as_uri()}?mode=rw", WRITER_CACHE)
+            db = _connect(f"{self.path.absolute().as_uri()}?mode=rw", WRITER_CACHE)
             try:
                 self._set_up(db)
-            except BaseException:  # and it goes on: the file must not stay open
+            except BaseException:  # re-raised; the file must not stay open
                 db.close()
                 raise
         self._db = db
@@ -270,28 +269,28 @@ class SearchIndex:
             db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
 
     def put(self, documents: Sequence[Document]) -> None:
-        """Take in these documents, all of them or none."""
+        """Add or update these documents, all of them or none."""
         with self.writing() as db:
             for document in documents:
                 _put(db, document)
 
     def drop(self, keys: Sequence[str]) -> None:
-        """Forget these documents: no byte of them stays in any file of the index."""
+        """Delete these documents: no byte of them remains in any file of the index."""
         with self.writing() as db:
             for key in keys:
                 for (id_,) in db.execute("SELECT id FROM notes WHERE key = ?", (key,)).fetchall():
                     for table, column in (("words", "rowid"), ("vectors", "id"), ("notes", "id")):
                         db.execute(f"DELETE FROM {table} WHERE {column} = ?", (id_,))
         with judged():
-            # What was deleted stays in the index of words until its parts are merged, and in the
-            # log that changes are written to first until that is emptied.
+            # Deleted text stays in the word index until its segments are merged, and in the
+            # write-ahead log until that is emptied.
             self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
             [(busy, _, _)] = self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
             raise DatabaseUnusable("somebody reads what was deleted", damaged=True)
 
     def search(self, query: SearchQuery) -> list[SearchHit]:
-        """Find by words: documents that have all of them, else all but one, else any."""
+        """Search for documents with all words of *query*, else all but one, else any."""
         chosen = asked(query.query)
         if not chosen:
             return []
@@ -308,7 +307,7 @@ class SearchIndex:
         return []
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
-        """Name the newest documents, listed or not (*pending*), the newest first."""
+        """Return the keys of the newest documents, listed or not (*pending*), newest first."""
         with self.reading() as db:
             ask = "SELECT key FROM notes WHERE kept = ? ORDER BY updated DESC, id DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (not pending, limit))]
@@ -328,7 +327,7 @@ class SearchIndex:
         return int(number)
 
     def counts(self, now: float) -> IndexCounts:
-        """Count the documents by kind; what expires is judged at Unix time *now*."""
+        """Count the documents by kind; *now* (Unix time) determines the expired ones."""
         with self.reading() as db:
             [row] = db.execute(_COUNT, (now,)).fetchall()
         return IndexCounts(*(value or 0 for value in row))
@@ -365,7 +364,7 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
 
 @contextmanager
 def judged() -> Iterator[None]:
-    """Turn the errors of SQLite, and of its files, into DatabaseUnusable."""
+    """Convert the errors of SQLite, and of its files, to DatabaseUnusable."""
     try:
         yield
     except sqlite3.Error as error:
@@ -376,14 +375,14 @@ def judged() -> Iterator[None]:
         raise DatabaseUnusable(f"it cannot be opened: {error.strerror}") from error
 
 
-def _connected(uri: str, cache: int) -> sqlite3.Connection:
-    # Worker threads take turns with a connection; never two at once.
+def _connect(uri: str, cache: int) -> sqlite3.Connection:
+    # Worker threads take turns with a connection; it is never used concurrently.
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     try:
         db.execute(f"PRAGMA busy_timeout = {BUSY}")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA cache_size = {cache}")
-    except BaseException:  # and it goes on: the file must not stay open
+    except BaseException:  # re-raised; the file must not stay open
         db.close()
         raise
     return db

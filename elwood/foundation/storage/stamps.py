@@ -1,4 +1,4 @@
-"""Whether files and folders are as they were when they were read, found out without a thread."""
+"""Detect changes of files and folders since they were read, without a thread."""
 
 import os
 import time
@@ -7,15 +7,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Change time and number of a file or folder; None if it is not there.
+# Change time and inode number of a file or folder; None if it does not exist.
 Stamp = tuple[int, int] | None
 Stamps = Mapping[str, Stamp]
-# Nanoseconds within which a second change may have the same time as the first: clocks have steps.
+# Nanoseconds within which two changes may have the same time: clocks have steps.
 SETTLED = 100_000_000
 
 
 def stamp_file(path: str) -> Stamp:
-    """Return what changes whenever *path* is written, replaced, marked or linked to."""
+    """Return a value that changes whenever *path* is written, replaced, marked or linked to."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -29,12 +29,12 @@ def is_unchanged(stamps: Stamps) -> bool:
 
 
 def is_settled(stamps: Stamps, began: int) -> bool:
-    """Return True if a later change shows: none of *stamps* is as new as *began* (ns, Unix)."""
+    """Return True if a later change shows: no stamp is as new as *began* (ns, Unix)."""
     return all(one is None or one[0] < began - SETTLED for one in stamps.values())
 
 
 def read_stamped(paths: Iterable[str], read: Callable[[], T]) -> tuple[Stamps, T]:
-    """Return what *read* reads of *paths* behind their stamps; blocks.
+    """Return the stamps of *paths* from before the read, and the result of *read*; blocks.
 
     There are no stamps if the next change might not show in them.
     """

@@ -1,8 +1,8 @@
 """Find the files that a command read or changed, so that strangers' words keep their mark.
 
-The kernel tells it. A created or changed file has an inode or a change time that no file had
-before; no program can set a change time. A file that was read has another access time, where the
-file system records access times (`records_reads`). Everything here blocks.
+The kernel provides the evidence. A created or changed file has an inode or a change time that no
+file had before; no program can set a change time. A read changes the access time, if the file
+system records access times (`records_reads`). All functions block.
 """
 
 import os
@@ -18,7 +18,7 @@ import msgspec
 
 from elwood.foundation.storage.files import Root, identify, is_marked, mark_untrusted_path
 
-# Files and folders that one look covers; each takes 10 to 70 µs.
+# Maximum files and folders of one check; each takes 10 to 70 µs.
 MAX_FILES = 300_000
 # Characters of a path below an open folder: the kernel takes 4,096 bytes, and a command can make
 # deeper folders.
@@ -31,7 +31,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TooManyFiles(Exception):
-    """The folder has more files than one look covers."""
+    """The folder has more files than one check covers."""
 
     def __init__(self, root: Path, limit: int) -> None:
         super().__init__(f"{root} has more than {limit:,} files")
@@ -64,7 +64,7 @@ class FolderState(msgspec.Struct, frozen=True):
 
 
 def look(root: Root, *, limit: int = MAX_FILES, watch: bool = False) -> FolderState:
-    """Look at all files of *root*; with *watch*, a later `find_reads` tells which were read.
+    """Record all files of *root*; with *watch*, a later `find_reads` returns the read ones.
 
     Raises TooManyFiles.
     """

@@ -1,6 +1,6 @@
-"""Which Elwood wrote the state folder: an older one's is read for ever, a newer one's is refused.
+"""The version of the state folder: older formats are always readable, newer ones are refused.
 
-Imports little: every command asks.
+Imports little, because every command uses it.
 """
 
 import time
@@ -11,8 +11,8 @@ import msgspec
 from elwood import __version__
 from elwood.foundation.command_line import CliFailure
 
-# What the state folder holds, as a number: one more with the first change after a release that the
-# Elwood of that release cannot read (docs/extending.md).  Without a file it is 1.
+# Format number of the state folder. Increment it with the first change after a release that the
+# released Elwood cannot read (docs/extending.md). Without a file it is 1.
 FORMAT = 2
 NAME = "version.json"
 
@@ -25,7 +25,7 @@ class StateVersion(msgspec.Struct, frozen=True):
 
 
 def refusal(state: Path) -> str:
-    """Say why this Elwood must not use the folder *state*, or any copy of it; empty if it may."""
+    """Return why this Elwood must not use the folder *state*, or a copy of it; "" if it may."""
     path = state / NAME
     try:
         found = _read(path)
@@ -41,7 +41,7 @@ def refusal(state: Path) -> str:
 
 
 def claim(state: Path) -> None:
-    """Write down that this Elwood writes the folder *state*, which it holds.
+    """Record that this Elwood writes the folder *state*, which it has locked.
 
     Raises CliFailure if it must not; DiskFull, JournalBroken.
     """
@@ -60,5 +60,5 @@ def _read(path: Path) -> StateVersion:
     try:
         return msgspec.json.decode(path.read_bytes(), type=StateVersion)
     except OSError:
-        # There is none; or it is not for who asks, who will hear so at the next file.
+        # It does not exist; or it is not readable for this user, which the next file will report.
         return StateVersion(1, "")

@@ -6,7 +6,7 @@ from elwood.agent.channels.channel import Channels
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import RunBounds
 from elwood.agent.session.log.entries import Posting, Received, Replied, TurnStarted
-from elwood.agent.session.restored import settle
+from elwood.agent.session.restored import closing_entries
 from tests.agent.session.test_replay import fold
 
 HERE = Route("telegram", chat="1")
@@ -19,12 +19,12 @@ def heard(id_: str, text: str = "hello") -> Received:
 def test_an_answer_that_was_not_begun_counts_as_one_that_may_have_arrived() -> None:
     session = fold(heard("a"), Replied("a", None, ("a",), HERE, "the answer"))
     assert session.undelivered["a"].attempts == {}
-    assert settle(session, "then", Channels().at) == (Posting("a", 0, 1),)
+    assert closing_entries(session, "then", Channels().at) == (Posting("a", 0, 1),)
 
 
 def test_everything_that_waits_has_one_answer_commands_too() -> None:
     session = fold(heard("a"), heard("b", "/undo"))
-    [replied] = settle(session, "2026-11-22 10:00", Channels().at)
+    [replied] = closing_entries(session, "2026-11-22 10:00", Channels().at)
     assert isinstance(replied, Replied)
     assert replied.inputs == ("a", "b")
     assert (replied.failed, "2026-11-22 10:00" in replied.text) == (True, True)
@@ -41,7 +41,7 @@ def test_a_run_is_answered_with_what_a_person_waits_for(started: str) -> None:
     session = fold(heard("a"), run)
     if started:
         session.apply(3, 3.0, TurnStarted("t1", (started,), 1, "…"))
-    entries = settle(session, "then", Channels().at)
+    entries = closing_entries(session, "then", Channels().at)
     for seq, entry in enumerate(entries, 4):
         session.apply(seq, 4.0, entry)
     assert not session.waiting
@@ -54,4 +54,4 @@ def test_a_run_is_answered_with_what_a_person_waits_for(started: str) -> None:
 
 def test_of_a_conversation_at_rest_nothing_is_said() -> None:
     session = fold(heard("a"), Replied("a", None, ("a",), HERE, ""))
-    assert settle(session, "then", Channels().at) == ()
+    assert closing_entries(session, "then", Channels().at) == ()

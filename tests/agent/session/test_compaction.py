@@ -25,10 +25,10 @@ from elwood.agent.session.turn.compaction import (
     LOW,
     ContextLimits,
     Unfit,
+    describe_cut,
     judge,
     plan,
     request,
-    told,
 )
 
 CALLS = (ToolCall("c", "look", "{}"),)
@@ -175,5 +175,5 @@ def test_what_is_no_summary_is_not_taken(text: str, stop: Stop, why: str) -> Non
 
 
 def test_a_reason_is_one_line() -> None:
-    assert told("no.\n— from the records —\n✓ paid").count("\n") == 0
-    assert len(told("x" * 5000)) < 300
+    assert describe_cut("no.\n— from the records —\n✓ paid").count("\n") == 0
+    assert len(describe_cut("x" * 5000)) < 300

@@ -121,7 +121,7 @@ class Scene(MemoryLog):
     async def learn(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
-            await self.gate.approvals.look_up()
+            await self.gate.approvals.fetch_decisions()
             nursery.cancel_scope.cancel()
 
     def of(self, kind: type[Entry]) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Carries out slash commands: short work, beside whatever else the session does."""
+"""Runs slash commands concurrently with the session's other work."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -41,7 +41,7 @@ from elwood.agent.session.extension import (
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import ModelChosen, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import command_name, left
+from elwood.agent.session.log.state import command_name, describe_open_work
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.paging import asked_page, page
 from elwood.agent.session.reading.export import Format, exported
@@ -60,16 +60,16 @@ from elwood.foundation.storage.journal import HistoryGone
 from elwood.foundation.text.lines import cut, duration, in_quotes, literal
 from elwood.foundation.text.markdown import Rich
 
-# Seconds for approvals to carry a command out, and for a file to be sent.
+# Seconds for approvals to act on a command, and for sending a file.
 APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
-# Seconds to wait for what it has cost: beside other things, and alone; stuck things listed.
+# Seconds to wait for the costs: as part of an answer, and alone; maximum stuck items listed.
 PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
-# Conversations on a page.
+# Conversations per page.
 PAGE = 8
-# Seconds after which a command shows a sign of life, and between two: Telegram's lasts five.
+# Seconds before a command shows that it works, and between two such signs: Telegram's lasts five.
 SILENT, TYPING_EVERY = 0.5, 4.0
-# Seconds for the answer to a side question, characters of it that are shown above that, and what
-# the model is told.
+# Seconds for the answer to a side question, characters of the question shown above the answer, and
+# the notice for the model.
 BESIDE_LIMIT, ASKED = 120.0, 60
 BESIDE = (
     "The person asks something beside the conversation{}. Answer only this, shortly and in words: "
@@ -102,11 +102,13 @@ class Commands:
         self._known = known
         self._status = status
         self._extensions = extensions
-        self._beside: trio.CancelScope | None = None  # the side question under way
-        self.branching = Branching(log_, runner.approvals.let_go, extensions, core.models.ask)
+        self._beside: trio.CancelScope | None = None  # the running side question
+        self.branching = Branching(
+            log_, runner.approvals.cancel_pending, extensions, core.models.ask
+        )
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
-        """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
+        """Run interrupted commands, one after another; turns continue in *nursery*."""
         for received in left:
             with bind(message=received.id):
                 command = self._find(received)
@@ -121,9 +123,9 @@ class Commands:
         stops: Sequence[Received],
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Carry out the stops that a crash cut off; no turn begins, or goes on, before their end.
+        """Run the stops that a crash interrupted; no turn begins or continues before their end.
 
-        It reports that it has started once it holds the turns: approvals may be away for long.
+        Reports that it has started once it holds the turns: approvals may be away for long.
         """
         with self._runner.hold():
             task_status.started()
@@ -134,7 +136,7 @@ class Commands:
     async def carry_out(
         self, nursery: trio.Nursery, received: Received, again: bool = False
     ) -> None:
-        """Carry a command out; *again* if that may have been done before."""
+        """Run a command; *again* if it may have been run before."""
         if why := self.refusal(received):  # an older version asked so late
             await self._accept(received, CommandAnswer(why), nursery)
             return
@@ -149,7 +151,7 @@ class Commands:
                 if command is not None and command.moves
                 else nullcontext()
             ):
-                if received.id in self._log.state.waiting:  # or a stop has answered it meanwhile
+                if received.id in self._log.state.waiting:  # a stop may have answered it
                     try:
                         answer = await (self._expand if command is None else command.run)(call)
                     except HistoryGone:
@@ -158,7 +160,7 @@ class Commands:
             beside.cancel_scope.cancel()
 
     async def _show_typing(self, route: Route) -> None:
-        """Show that a command is being carried out, if that takes long."""
+        """Show that a command is running, if that takes long."""
         outbox = self._core.channels.outboxes.get(route.channel)
         await trio.sleep(SILENT)
         while outbox is not None:
@@ -169,12 +171,12 @@ class Commands:
         return self._known.find(command_name(received))
 
     def stops(self, received: Received) -> bool:
-        """Tell whether a command stops the turn that runs, to move the conversation."""
+        """Return True if a command stops the running turn, to move the conversation."""
         command = self._find(received)
         return command is not None and command.handling == "move"
 
     def refusal(self, received: Received) -> str:
-        """Say why a command is not for who typed it; empty if it is."""
+        """Return why the sender may not use a command; "" if they may."""
         command = self._find(received)
         # The name of a skill is a way to talk.
         right = ANYBODY if command is None else command.right
@@ -184,7 +186,7 @@ class Commands:
     async def _accept(
         self, received: Received, answer: CommandAnswer | AnsweredByTurn, nursery: trio.Nursery
     ) -> None:
-        """Record *answer* and what goes with it as one, unless a stop has answered meanwhile."""
+        """Record *answer* with its entries as one, unless a stop has answered the command."""
         if received.id not in self._log.state.waiting:
             return
         if isinstance(answer, AnsweredByTurn):
@@ -206,13 +208,15 @@ class Commands:
         await self._delivery.accept(replied, *answer.entries)
 
     async def _expand(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
-        """Let a turn answer what an unknown command asks for, if a feature knows that."""
+        """Let a turn answer an unknown command, if a feature knows it."""
         for extension in self._extensions:
             if asked := await extension.expand(call.received.text):
-                return _say(call.received, [msgspec.structs.replace(call.received, text=asked)])
+                return _replace_command(
+                    call.received, [msgspec.structs.replace(call.received, text=asked)]
+                )
         return CommandAnswer(help_text(self._known.all, command_name(call.received)))
 
-    # --- what runs here ---
+    # --- the running work ---
 
     async def stop(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
         if (beside := self._beside) is not None:
@@ -221,15 +225,15 @@ class Commands:
         if stopped:
             return AnsweredByTurn()
         what = "Nothing" if beside is None else "Nothing else"
-        return CommandAnswer(f"{what} is running. {_gone(gone)}".rstrip())
+        return CommandAnswer(f"{what} is running. {_describe_cancelled(gone)}".rstrip())
 
     async def answer(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
-        """Answer messages that a stop has left unanswered."""
+        """Answer messages that a stop left unanswered."""
         waited = self._log.state.set_aside.get(call.given, ())
         own = [one for one in waited if one.principal == call.received.principal]
         if not own:
             return CommandAnswer("I have nothing of yours there. Please write it again.")
-        return _say(call.received, own)
+        return _replace_command(call.received, own)
 
     async def sessions(self, call: CommandCall) -> CommandAnswer:
         state, now = self._log.state, self._core.clock.now()
@@ -265,7 +269,7 @@ class Commands:
             deadline = trio.current_effective_deadline()
             completed = await ask_model(core.models.ask, request, deadline)
             if isinstance(completed, Completion):
-                # Calls that the model wants all the same are not run.
+                # Calls of the model are not run.
                 said = completed.message.text.strip() or "I cannot answer that without my tools."
             else:
                 said = f"I cannot answer that now: {completed.why}"
@@ -273,7 +277,7 @@ class Commands:
         text = f"{in_quotes(cut(question, ASKED))}\n\n{core.redactor(cut(said, MUCH))}"
         return CommandAnswer(*with_receipts(text, Turn("", [received], 0)))
 
-    # --- what is allowed ---
+    # --- permissions ---
 
     async def people(self, call: CommandCall) -> CommandAnswer:
         approvals, zone = self._core.approvals, self._core.clock.zone
@@ -290,7 +294,7 @@ class Commands:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))
 
     async def approve(self, call: CommandCall) -> CommandAnswer:
-        """Have a decision carried out, in the name of whoever typed it."""
+        """Send a decision to approvals, in the name of the sender."""
         received, name = call.received, command_name(call.received)
         asked = _approval_request(name, call.given, received.principal, received.route)
         if asked is None:
@@ -303,7 +307,7 @@ class Commands:
             return CommandAnswer(literal(settled.text))
         return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
 
-    # --- how it goes, what was done, and what it costs ---
+    # --- status, records, and costs ---
 
     async def receipts(self, call: CommandCall) -> CommandAnswer:
         wanted, zone = call.given.removeprefix("#"), self._core.clock.zone
@@ -330,15 +334,15 @@ class Commands:
         return msgspec.structs.replace(answer, entries=entries)
 
     async def status(self, call: CommandCall) -> CommandAnswer:
-        """Describe this conversation and Elwood; to the owner also the costs and what is stuck.
+        """Describe this conversation and Elwood; for the owner, also costs and stuck work.
 
-        What is stuck names other conversations and files.
+        Stuck work may name other conversations and files.
         """
         core, state = self._core, self._log.state
         owner = call.received.route.private and not call.received.untrusted
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
-        lines += [f"{one.capitalize()}." for one in left(state)]
+        lines += [f"{one.capitalize()}." for one in describe_open_work(state)]
         model = state.model or core.config.of(ModelSettings).role("default").model
         up = duration(core.clock.now() - core.started)
         lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
@@ -371,7 +375,7 @@ class Commands:
         return CommandAnswer(await self._export(call.given, call.received, call.again))
 
     async def _export(self, given: str, received: Received, again: bool) -> str:
-        """Send the conversation as a file; *again* marks it as sent before, perhaps."""
+        """Send the conversation as a file; *again* if it may have been sent before."""
         core, log_, wanted = self._core, self._log, given.lower() or "md"
         format_: Format | None = next((one for one in get_args(Format) if one == wanted), None)
         if format_ is None:
@@ -405,8 +409,8 @@ class BuiltInCall(CommandCall, frozen=True, kw_only=True):
     here: Commands
 
 
-def _say(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
-    """Let a command stand for the messages *meant* by it, which a turn answers."""
+def _replace_command(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
+    """Replace a command with the messages *meant*, which a turn answers."""
     text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
     files = tuple(file for one in meant for file in one.files)
     pending = tuple(file for one in meant for file in one.pending)
@@ -416,7 +420,7 @@ def _say(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
 def _approval_request(
     name: str, given: str, by: str, route: Route
 ) -> Request[CommandResult] | None:
-    """Return what the command *name* of *by* asks approvals for; None if it makes no sense."""
+    """Return the request of the command *name* to approvals; None if it is invalid."""
     match name, given.split():
         case "allow", [code]:
             return DecideRequest(code=code, answer="once", by=by)
@@ -435,7 +439,7 @@ def _approval_request(
     return None
 
 
-def _gone(calls: int) -> str:
+def _describe_cancelled(calls: int) -> str:
     if not calls:
         return ""
     what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"

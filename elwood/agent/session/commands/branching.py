@@ -1,7 +1,7 @@
-"""Moves a conversation to another place of its tree: decides what to write down for a command.
+"""Commands that move a conversation in its tree: they choose the entries to record.
 
-The session is at rest meanwhile.  Nothing is done before it stands in the log, in one line with the
-answer; so a command that a crash cut off is carried out again, and one that was answered is not.
+The session is at rest during that. All effects of a command are one line of the log, with its
+answer; so an interrupted command is run again, and an answered one is not.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ from elwood.agent.session.extension import (
     SessionExtension,
     TakenBack,
 )
-from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resumed, summed_up
+from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resume_entry, summarize_line
 from elwood.agent.session.log.entries import (
     Branched,
     Compacted,
@@ -36,30 +36,30 @@ from elwood.agent.session.turn.prompt import spoken
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
 
-# Characters of a message that is named by its words.
+# Characters of a message's words that identify it.
 WORDS = 60
-# Tokens of a conversation that is worth being summed up.
+# Minimum tokens of a conversation to compact.
 WORTHWHILE = 2_000
 
 
-class _Back(msgspec.Struct, frozen=True):
-    """The *entry* that takes back the person's last messages, and what goes with them.
+class _Undo(msgspec.Struct, frozen=True):
+    """The *entry* that undoes the person's last messages.
 
-    *notices* is what the model was told before the messages, *done* lists what stays done.  Before
-    it stands in the log features let go of what is *gone*: a crash between lets that be repeated.
+    Features remove their data about *gone* before the entry is recorded; after a crash in between,
+    they do it again.
     """
 
     entry: Resumed
     inputs: tuple[Received, ...]
-    notices: tuple[str, ...]
-    done: str
+    notices: tuple[str, ...]  # texts for the model that preceded the messages
+    done: str  # effects that remain
     gone: TakenBack
 
 
 class Branching:
     """Moves one session.
 
-    *withdraw* lets go of calls that wait for the owner, *ask* gives summaries.
+    *withdraw* cancels calls that wait for the owner; *ask* requests summaries.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Branching:
             return CommandAnswer("Say how many of your messages, or all: /undo 2, /undo all")
         count = min(int(given[:9]) if given.isdecimal() else 1, begun)
         is_all = given.lower() == "all"
-        back = await self._back(count, is_all=is_all)
+        back = await self._find_undo(count, is_all=is_all)
         if back is None:
             return CommandAnswer("There is nothing to take back in this conversation.")
-        await self._taken_back(back.gone)
+        await self._notify_undone(back.gone)
         what = f"your last {count} messages back" if count > 1 else "this back"
         what = "all of this conversation back" if is_all else f"{what}, and what followed"
         text = f"I have taken {what}; /sessions shows where it is kept."
@@ -100,7 +100,7 @@ class Branching:
         return CommandAnswer(text, footer, entries=(back.entry,))
 
     async def retry(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
-        back = await self._back()
+        back = await self._find_undo()
         if back is None:
             return CommandAnswer("There is nothing to try again in this conversation.")
         text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
@@ -108,27 +108,27 @@ class Branching:
         pending = tuple(file for one in back.inputs for file in one.pending)
         if not (text or files or pending):
             return CommandAnswer("What you said last is empty, so I cannot try it again.")
-        await self._taken_back(back.gone)
+        await self._notify_undone(back.gone)
         told, taint = list(back.notices), self._log.state.taint
         if back.done:
             told.append(f"{DONE}\n{back.done.removeprefix(HEAD).strip()}")
         notice = "\n\n".join(told)
-        # What the notice tells was named by a model that had read all that is taken back.
+        # The notice contains names chosen by a model that had read everything that is undone.
         untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
         asked = Retried(call.received.id, text, untrusted, notice, origins, private, files, pending)
         return AnsweredByTurn((back.entry, asked))
 
-    async def _back(self, count: int = 1, *, is_all: bool = False) -> _Back | None:
-        """Find the way to before the person's last *count* messages; None if there is none."""
+    async def _find_undo(self, count: int = 1, *, is_all: bool = False) -> _Undo | None:
+        """Return the way to before the last *count* messages; None if there are too few."""
         path = self._log.state.path
         begun = [node for node in path if node.begins]
         if not begun[-count:] or not count:
             return None
         start = begun[-count].seq
         if is_all:
-            # Of what is summed up the line holds no more where it began: all is looked through.
+            # A compacted line does not show where it began, so the whole log is read.
             start = 0 if any(is_notice_of_cut(node.message) for node in path) else begun[0].seq
         history = await self._log.look_since(start, lambda _, log: History("", log))
         gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
@@ -141,25 +141,25 @@ class Branching:
             to = start - 1
             before = await self._log.look_since(start, partial(state_at, to=to, without=ids))
         await self._withdraw(turns=frozenset(turn.id for turn in gone))
-        return _Back(
-            resumed(self._log.state, before, to),
+        return _Undo(
+            resume_entry(self._log.state, before, to),
             tuple(one.received for one in heard),
             tuple(one.notice for one in heard if one.notice),
             activity([call for call in done if call.has_acted]),
             TakenBack(ended, parts_since(start, history.line)),
         )
 
-    async def _taken_back(self, gone: TakenBack) -> None:
+    async def _notify_undone(self, gone: TakenBack) -> None:
         for extension in self._extensions:
             await extension.taken_back(gone)
 
     async def branch(self, call: CommandCall) -> CommandAnswer:
-        """Mark the conversation as it is, or go on from before the newest messages."""
+        """Save the conversation here, or continue from before the newest messages."""
         given = call.given
         name = one_line(given, MAX_NAME)
         if name.isdecimal():
             count, begun = int(name[:9]), sum(node.begins for node in self._log.state.path)
-            back = await self._back(count) if count <= begun else None
+            back = await self._find_undo(count) if count <= begun else None
             if back is None:
                 return CommandAnswer("There is nothing so far back in this conversation.")
             what = f"your last {count} messages" if count > 1 else "your last message"
@@ -180,8 +180,8 @@ class Branching:
             return CommandAnswer(f"There is no conversation {what}. /sessions lists what there is.")
         found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
-        entry = resumed(self._log.state, found, branch.tip, branch.number)
-        text, footer = f"We are back in {branch.number}.", summed_up(found.path)
+        entry = resume_entry(self._log.state, found, branch.tip, branch.number)
+        text, footer = f"We are back in {branch.number}.", summarize_line(found.path)
         return CommandAnswer(text, footer, entries=(entry,))
 
     async def compact(self, call: CommandCall) -> CommandAnswer:

@@ -1,4 +1,4 @@
-"""``/model``: which models there are to choose from, and what they cost."""
+"""``/model``: the models to choose from, and their prices."""
 
 from elwood.agent.models.ledger import price_of
 from elwood.agent.models.lifecycle import find_doubt
@@ -9,10 +9,10 @@ from elwood.foundation.text.lines import code, one_line
 
 
 def choose(config: Config, now: str, given: str, today: str) -> tuple[str, CommandAnswer]:
-    """Answer ``/model``, and say which model thinks from now on; empty: the usual one, as *now*.
+    """Answer ``/model``; return the new model of the conversation, or "" for the default.
 
-    On the ISO date *today* something may be known against a model.
-    One of the settings is meant by a part of its name, any other by the whole.
+    *now* is the present choice. On the ISO date *today* a model may be outdated. A model of the
+    settings can be given by a part of its name, any other model by its full name.
     """
     settings, providers = config.of(ModelSettings), config.of(Providers).by_name
     usual, cheap = settings.role("default"), settings.role("cheap")
@@ -45,7 +45,7 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
 
 
 def _priced(model: str, settings: ModelSettings) -> str:
-    """Name a model, with what the shortest prompts cost."""
+    """Return a model's name with its price for the shortest prompts."""
     price = price_of(model, settings.prices)
     if price is None:
         return f"{code(model)} (price not known)"

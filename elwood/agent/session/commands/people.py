@@ -1,4 +1,4 @@
-"""``/people``: who may talk to us, and how that is changed."""
+"""``/people``: list the people who may talk to Elwood, and change that."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -9,7 +9,7 @@ from elwood.agent.session.extension import CommandAnswer
 from elwood.agent.session.paging import asked_page, page
 from elwood.foundation.text.lines import cut, literal
 
-# People on a page, and characters of a name on a button.
+# People per page, and characters of a name on a button.
 PAGE, LABEL = 8, 30
 REALLY = (
     "Really remove {}? What they wait for is dropped, and what you permitted for their sake is "
@@ -21,7 +21,7 @@ REALLY = (
 def answer(
     people: Sequence[KnownPerson], given: str, by: str, zone: tzinfo
 ) -> CommandAnswer | ChangeAccess:
-    """Answer ``/people`` with what was *given* behind it, or say what *by* wants changed."""
+    """Answer ``/people`` with the arguments *given*, or return the change that *by* wants."""
     named = {one.principal: one for one in people}
     match given.split():
         case ["remove", who, "yes"]:
@@ -52,7 +52,7 @@ def answer(
 
 
 def _described(person: KnownPerson, zone: tzinfo) -> str:
-    """Say in a line who it is, in which role and since when."""
+    """Describe a person in a line: name, role, and date."""
     since = f", since {datetime.fromtimestamp(person.since, zone):%Y-%m-%d}" if person.since else ""
     role = "a group that I answer in" if person.role == "group" else person.role
     return f"{_name(person)} ({person.principal}): {role}{since}"

@@ -1,4 +1,4 @@
-"""Slash commands by name, and what /help and menus show of them."""
+"""Slash commands by name, and the texts of /help and menus."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -8,9 +8,9 @@ from elwood.agent.session.extension import Group, SlashCommand
 
 
 class SlashCommands:
-    """All commands, those of features included.
+    """All commands, with those of features.
 
-    *moving* are the names of those that the messages behind them wait for.
+    *moving* are the names of commands that later messages wait for.
     """
 
     def __init__(self, commands: Iterable[SlashCommand]) -> None:
@@ -28,7 +28,7 @@ class SlashCommands:
 
 
 def menu(commands: Iterable[SlashCommand]) -> Mapping[Group, list[SlashCommand]]:
-    """Group the commands that can be shown by their headings in /help."""
+    """Group the visible commands by their headings in /help."""
     groups: dict[Group, list[SlashCommand]] = {group: [] for group in get_args(Group)}
     for one in commands:
         if one.menu != "nobody":

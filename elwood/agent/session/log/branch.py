@@ -1,8 +1,8 @@
 """The lines of a conversation: the present one, and those that can be resumed.
 
-The log is a tree.  What the session holds is one line of it, from the root to the head: what the
-model sees, and what it has been told.  Of every other line only a small record is held, and the
-line itself is read from the log again when it is resumed (decision 15).
+The log is a tree. A session holds one line of it, from the root to the head: the model's view. Of
+every other line it holds a small record, and reads the line from the log when it is resumed
+(decision 15).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,13 +37,13 @@ from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate
 
-# Places in a text: from and to.
+# Spans of a text: start and end.
 Spans = tuple[tuple[int, int], ...]
 NO_NATIVE = msgspec.Raw(b"null")
-# Characters of native content for a token, at least.
+# Minimum characters of native content per token.
 CHARACTERS = 3
 
-# Texts in the place of an earlier part: before its summary, or if there is none.
+# Texts that replace an earlier part: before its summary, or alone.
 SUMMARY_HEAD = "Summary of the conversation before this point. It is a record, not a request."
 CUT_NOTICE = (
     "Earlier messages of this conversation were left out here because they did not fit. "
@@ -52,7 +52,7 @@ CUT_NOTICE = (
 
 
 class PrivateText(msgspec.Struct, frozen=True):
-    """Private data that the model sees; *call* gave it, or *source* names where it comes from."""
+    """Private data that the model sees: the result of *call*, or text from *source*."""
 
     text: str
     call: ToolCall | None = None
@@ -60,41 +60,37 @@ class PrivateText(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct):
-    """One line of the conversation.  Changed in place by the session's fold.
+    """One line of the conversation.  The session's fold changes it in place.
 
-    Everything else that a session knows (what waits, what is on its way, receipts) stays when the
-    conversation goes another way.  *prompt_tokens* is an estimate.  *taint* is what was read on it;
-    *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
-    the ids of calls that gave private data.  *untold* are notices that wait until no request is
-    under way, and no call: they would come between.  Only while a turn is open are there any.
-    Where *members* have spoken, not all that is trusted is the owner's; that stays so on any line.
+    The rest of a session's state (waiting messages, replies, receipts) stays when the conversation
+    changes lines.
     """
 
     path: list[Node] = []
     prompt: Prompt | None = None
-    prompt_tokens: int = 0
-    taint: Taint = msgspec.field(default_factory=Taint)
-    named: dict[str, None] = {}
-    private_calls: dict[str, None] = {}
-    untold: list[str] = []
-    members: bool = False
+    prompt_tokens: int = 0  # estimated
+    taint: Taint = msgspec.field(default_factory=Taint)  # labels of the text read on this line
+    named: dict[str, None] = {}  # URLs and hosts that the owner wrote before any untrusted text
+    private_calls: dict[str, None] = {}  # ids of calls that returned private data
+    untold: list[str] = []  # notices to push when no request or call is open; empty between turns
+    members: bool = False  # members have spoken, on any line: trusted text may be theirs
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation as it is sent: sound, whatever happened to the log."""
+        """The conversation as sent: well-formed even if the log has gaps."""
         return tuple(mend(node.message for node in self.path))
 
     @property
     def tokens(self) -> int:
-        """About how many tokens the conversation has, without the prompt."""
+        """Estimated tokens of the conversation, without the prompt."""
         return sum(node.tokens for node in self.path)
 
     def private_texts(self) -> list[PrivateText]:
-        """List the private data on this line, as far as the model still sees it."""
+        """Return the private data on this line that the model still sees."""
         return list(private_texts(self.path, self.private_calls, summed_up=self.taint.private))
 
     def own_words(self) -> list[str]:
-        """List what the owner said on this line, and what tells of it and is not private."""
+        """Return the owner's words on this line, and texts about it that are not private."""
         found = []
         for node in self.path:
             match node.message:
@@ -110,7 +106,7 @@ class Branch(msgspec.Struct):
         return found
 
     def public_texts(self, tools: Collection[str]) -> list[str]:
-        """List what calls of *tools* gave, unless they failed or it is private."""
+        """Return the results of calls of *tools*, except failed and private ones."""
         found, public = [], set[str]()
         for message in (node.message for node in self.path):
             match message:
@@ -126,20 +122,20 @@ class Branch(msgspec.Struct):
     ) -> None:
         self.path.append(node_of(seq, message, begins=begins, own=own))
 
-    def tell(self, seq: int) -> None:
-        """Take what is untold in: nothing is under way that it would come between."""
+    def push_untold(self, seq: int) -> None:
+        """Push the untold notices. No request or call may be open: they would come between."""
         if self.untold:
             self.push(seq, Notice("\n\n".join(self.untold)))
             self.untold = []
 
-    def bring(self, origins: tuple[str, ...], private: bool) -> None:
-        """Something comes in from a line that was left, with the label it had there."""
+    def add_taint(self, origins: tuple[str, ...], private: bool) -> None:
+        """Apply the label of something that comes from another line."""
         self.taint.add(Label(private=private), "")
         for origin in origins:
             self.taint.add(Label(untrusted=True), origin)
 
-    def hear(self, received: Received) -> None:
-        """Take in what a message brings besides its words."""
+    def apply_taint(self, received: Received) -> None:
+        """Apply the labels of a message, and remember the addresses that the owner wrote."""
         bounds, parent = received.bounds, received.parent
         origin = (
             f"the conversation {parent}" if parent else f"a message sent by {received.principal}"
@@ -151,35 +147,35 @@ class Branch(msgspec.Struct):
             self.taint.add(Label(untrusted=file.untrusted), file.path)
         self.taint.add(Label(untrusted=bool(received.heard)), "what others said in the group")
         self.members = self.members or received.member
-        # A model wrote what a run told the person, and what a child is asked: what it names, the
-        # owner has not named.
+        # A model wrote a run's report to the person and a child run's input, so the owner did not
+        # write the addresses in them.
         is_told = bool(parent) or (bounds is not None and bounds.says in TOLD)
-        # A file that must still be fetched counts as one that is here.
+        # A file that must still be fetched counts as present.
         brings_files = any(not file.is_speech for file in received.pending)
         if not (self.taint.sources or received.untrusted or is_told or brings_files):
             remember(self.named, received.text)
 
     def summarise(self, summary: str, upto: int, begun: int) -> None:
-        """Let *summary* stand for what the entries before *upto* brought.
+        """Replace the messages of entries before *upto* with *summary*.
 
-        What people said in the turn that began at the entry *begun* stays.
+        People's messages in the turn that began at the entry *begun* stay.
         """
         kept = [
-            plain(node)
+            without_thinking(node)
             for node in self.path
             if node.seq >= upto or (node.seq >= begun and isinstance(node.message, Human))
         ]
-        # Its place is before what is kept, or a rewinding would lose it.
+        # The summary's number is lower than those of the kept nodes, or a rewind would lose it.
         self.path = [node_of(min(upto, begun) - 1, Notice(summary)), *kept]
 
     def begin_epoch(self, prompt: Prompt, *, blind: bool = False) -> None:
-        """Go on behind another prompt; thinking is bound to the one it was made behind.
+        """Continue with another prompt. Thinking is only valid with the prompt it was made with.
 
-        Everything is sent anew then, so old files are looked at no more.
+        All messages are sent again then, so old files are not shown again.
         """
         self._stand_behind(prompt)
         keep = frozenset() if blind else newest_seen(node.message for node in self.path)
-        self.path = [_seeing(plain(node), keep) for node in self.path]
+        self.path = [_seeing(without_thinking(node), keep) for node in self.path]
 
     def _stand_behind(self, prompt: Prompt | None) -> None:
         self.prompt = prompt
@@ -192,12 +188,12 @@ class Branch(msgspec.Struct):
         self.taint = Taint(dict.fromkeys(resumed.sources), resumed.private)
         self.named = dict.fromkeys(resumed.named)
         self.private_calls = dict.fromkeys(resumed.private_calls)
-        # What is left untold is of calls that the line left knows of.
+        # Untold notices are about calls of the line that was left.
         self.untold = []
 
 
-def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed:
-    """Make the entry that moves from *present* to *found*, what the log added up to at *to*."""
+def resume_entry(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed:
+    """Build the entry that moves from *present* to *found*, the state of the log at *to*."""
     keep = 0
     for here, there in zip(present.path, found.path, strict=False):
         if here != there:
@@ -223,11 +219,11 @@ def node_of(seq: int, message: Message, *, begins: bool = False, own: Spans | No
     return Node(seq, message, tokens, begins, own)
 
 
-def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
-    """Estimate what a response takes when it is sent back, thinking included.
+def response_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
+    """Estimate the tokens of a response when it is sent back, thinking included.
 
-    The model counted all it said; what it does not want back has no room in the native content.
-    *ratio* is what it counts for an estimated token.
+    The model counted all its output, but thinking that it does not want back is not in the native
+    content. *ratio* is the model's count per estimated token.
     """
     words = node_of(seq, message)
     if usage.estimated or not message.codec:
@@ -237,20 +233,20 @@ def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
     return Node(seq, message, max(words.tokens, thought))
 
 
-def plain(old: Node) -> Node:
-    """Make of a response text and calls that any codec can render, without its thinking."""
+def without_thinking(old: Node) -> Node:
+    """Reduce a response to text and calls, without thinking, so that any codec can render it."""
     message = old.message
     if not isinstance(message, Assistant) or not message.codec:
         return old
     return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
 
 
-def to_look_at(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
+def viewable_files(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
     return tuple(file for received in inputs for file in received.files if file.tokens)
 
 
 def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
-    """Let the model look at no file any more that is not to *keep*, and say so."""
+    """Remove the files that are not in *keep*, and note that in the text."""
     files = seen(old.message)
     gone = [file.path for file in files if file not in keep]
     if not gone or not isinstance(old.message, Human):
@@ -278,7 +274,7 @@ def find_own_words(text: str, inputs: Iterable[Received]) -> Spans | None:
 def private_texts(
     path: Iterable[Node], calls: Collection[str], *, summed_up: bool
 ) -> Iterator[PrivateText]:
-    """Yield what *calls* gave, what came by itself, and if *summed_up* what may repeat it."""
+    """Yield private results of *calls*, private notices, and if *summed_up* their summaries."""
     made: Mapping[str, ToolCall] = {}
     for message in (node.message for node in path):
         match message:
@@ -299,12 +295,12 @@ def private_texts(
 
 # --- the other lines -----------------------------------------------------------------------------
 
-# Lines that are remembered; the oldest without a name go first.
+# Remembered lines; the oldest unnamed ones are removed first.
 MAX_BRANCHES = 50
 # Characters of a line's first and last words, and of its name.
 MAX_WORDS, MAX_NAME = 60, 40
 
-# Why a line is kept: a place that was marked, `/new`, idleness, `/undo` or `/retry`, `/resume`.
+# Why a line was saved: a mark, `/new`, idleness, `/undo` or `/retry`, `/resume`.
 Why = Literal["marked", "new", "archived", "undone", "left"]
 REASONS: dict[Why, str] = {
     "marked": "marked",
@@ -327,44 +323,40 @@ class SavedBranch(msgspec.Struct, frozen=True):
 
 
 class Tree(msgspec.Struct):
-    """The lines that are not the present one.  Changed in place by the session's fold.
-
-    *line* is the number of the present line, *newest* the highest one given; *kept* is the newest
-    message, by its entry, that a branch holds.
-    """
+    """The lines other than the present one.  The session's fold changes it in place."""
 
     branches: list[SavedBranch] = []
-    line: int = 1
-    newest: int = 1
-    kept: int = 0
+    line: int = 1  # number of the present line
+    newest: int = 1  # highest number so far
+    kept: int = 0  # newest entry that a branch holds
 
     def mark(self, name: str, path: Sequence[Node], tip: int, at: float) -> None:
-        """Keep the present line as it is; a branch that had this name has none any more."""
+        """Save the present line as it is. Another branch with this name loses the name."""
         if not path:
             return
         for place, branch in enumerate(self.branches):
             if name and branch.name.casefold() == name.casefold():
                 self.branches[place] = msgspec.structs.replace(branch, name="")
         self.newest += 1
-        self._keep(SavedBranch(self.newest, tip, at, "marked", summed_up(path), name))
+        self._keep(SavedBranch(self.newest, tip, at, "marked", summarize_line(path), name))
 
     def leave(self, path: Sequence[Node], tip: int, at: float, why: Why) -> None:
-        """Keep the present line unless a branch holds all of it; another one begins."""
+        """Save the present line, unless a branch holds all of it, and begin another one."""
         if path and path[-1].seq > self.kept:
-            # It had been resumed and went on: one line, one branch.
+            # A resumed line that continued is still one branch.
             self.branches = [one for one in self.branches if one.number != self.line]
-            self._keep(SavedBranch(self.line, tip, at, why, summed_up(path)))
+            self._keep(SavedBranch(self.line, tip, at, why, summarize_line(path)))
         if any(branch.number == self.line for branch in self.branches):
             self.newest += 1
             self.line = self.newest
 
     def go_on(self, number: int) -> None:
-        """The line that begins is that of the branch *number*; a mark stays where it is."""
+        """Continue as the branch *number*; a mark stays where it is."""
         if any(one.number == number and one.why != "marked" for one in self.branches):
             self.line = number
 
     def find(self, given: str) -> SavedBranch | None:
-        """Find another line by its number or name; the one left last if nothing is *given*."""
+        """Return another line by its number or name; the most recent one if *given* is empty."""
         others = [branch for branch in self.branches if branch.number != self.line]
         if not given:
             return max(others, key=lambda branch: branch.at, default=None)
@@ -381,8 +373,8 @@ class Tree(msgspec.Struct):
             self.branches.remove(old)
 
 
-def summed_up(path: Sequence[Node]) -> str:
-    """Say of a line how many turns it has, and its first and last words."""
+def summarize_line(path: Sequence[Node]) -> str:
+    """Return the number of turns of a line, with its first and last words."""
     begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
     if not begun:
         return "no words yet"
@@ -391,8 +383,8 @@ def summed_up(path: Sequence[Node]) -> str:
 
 
 def listing(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
-    """Say by its number what each branch is: the present line first, then the newest."""
-    lines = {tree.line: f"→ {tree.line}: here, {summed_up(path)}"}
+    """Describe each branch by its number: the present line first, then the newest."""
+    lines = {tree.line: f"→ {tree.line}: here, {summarize_line(path)}"}
     for branch in sorted(tree.branches, key=lambda one: (one.at, one.number), reverse=True):
         if branch.number != tree.line:  # a line that was resumed is the present one
             head = f"{branch.number} {branch.name}".rstrip()
@@ -402,5 +394,5 @@ def listing(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
 
 
 def is_notice_of_cut(message: Message) -> bool:
-    """Tell whether *message* stands for an earlier part."""
+    """Return True if *message* replaces an earlier part."""
     return isinstance(message, Notice) and message.text.startswith((SUMMARY_HEAD, CUT_NOTICE))

@@ -1,8 +1,8 @@
-"""The entries of a session's log.
+"""The entry types of a session's log.
 
-The log is the truth: this fold over it is all a session knows.  It is also the tree of the
-conversation: each entry's parent is the head at the time it was written, and `Rewound` and
-`Resumed` move the head, so a branch is a path back to the root.
+A session's state is a fold over its log. The log is also the tree of the conversation: each entry's
+parent is the head at the time of writing. `Rewound` and `Resumed` move the head, so a branch is a
+path back to the root.
 """
 
 import msgspec
@@ -24,26 +24,24 @@ from elwood.agent.conversation.run import RunBounds
 
 # Accepted messages that may wait in one session before it answers Busy.
 MAX_WAITING = 20
-# Reminders: as many as there can be tasks, which share a session and may come due at once.
+# Reminders: one per possible task, since tasks share a session and may be due together.
 MAX_REMINDERS = 200
-# Ids remembered so that a redelivered message is not taken twice: far more than can be under way.
+# Ids remembered to reject redelivered messages: far more than can be in progress.
 MAX_SEEN = 1_000
-# Starts of the same inputs after which they are given up as poison.
+# Starts of the same inputs before Elwood gives up on the turn.
 MAX_ATTEMPTS = 3
 
 
 class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "errand"}):
-    """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
+    """A message was accepted. *id* is globally unique (``tg:<bot>:<update_id>``).
 
-    *message* names the message in its channel, so that an edit can find it; *edits* is that name
-    when this is an edit.
-    *sent_at* is the sender's time, Unix seconds.  *untrusted* are words that are not the owner's:
-    somebody else's, or forwarded ones; those that a *member* says are trusted nevertheless.
-    *bounds* (in the log: *errand*) are there if no person typed it: it is a run.  *speaker*
-    names who speaks, and their role, where several do; *heard* is what others said there before,
-    and not to us.
-    *pending* files must still be fetched; *troubles* are what went wrong with those that were.
-    *looks* are the receipts of what a task watched and found changed: they stand in no other line.
+    *message*: the channel's id of the message, so that an edit can find it. *edits*: the id of the
+    edited message. *sent_at*: Unix seconds, by the sender's clock. *untrusted*: the text contains
+    words that are not the owner's, for example forwarded ones; with *member* they count as trusted.
+    *bounds* (in the log: *errand*): set if this is a run, not a typed message. *speaker*: name and
+    role, in a group. *heard*: earlier words of the group that were not addressed to Elwood.
+    *pending*: files to fetch. *troubles*: errors of fetched files. *looks*: receipts of the checks
+    in which a task found a change; no other entry has them.
     """
 
     id: str
@@ -65,7 +63,7 @@ class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "e
 
     @property
     def parent(self) -> str:
-        """The session whose model wrote the text, for a child run; else empty."""
+        """The session whose model wrote the text of a child run; else empty."""
         return self.bounds.parent if self.bounds is not None else ""
 
     def with_fetched(self, found: FetchedFile) -> "Received":
@@ -80,22 +78,22 @@ class Received(msgspec.Struct, frozen=True, tag="received", rename={"bounds": "e
 
     @property
     def missing(self) -> str:
-        """The kinds of the pending files, in brackets; empty if there are none."""
+        """The kinds of the pending files, in brackets; empty if there are no files."""
         kinds = ", ".join(file.kind for file in self.pending)
         return kinds and f"({kinds})"
 
     @property
     def role(self) -> Role:
-        """Whose rights the words have: those of others have a guest's, whoever passes them on."""
+        """The role whose rights apply. Passing on another person's words gives a guest's rights."""
         return "admin" if not self.untrusted else "member" if self.member else "guest"
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
-    """Work on *inputs* begins, for the *attempt*-th time; *text* is what the model is shown.
+    """Work on *inputs* begins, for the *attempt*-th time; the model sees *text*.
 
-    *calls* are what waited for the owner and may run now (keys of `Session.pending`).  Work that is
-    put down in order is written down as the attempt before: it does not count.  Without *text* the
-    inputs are shown by a later `Joined`, when their files were fetched.
+    *calls* are approved calls that may run now (keys of `Session.pending`). A turn that is
+    suspended in order is recorded with its previous attempt number, so it does not count. If *text*
+    is empty, a later `Joined` shows the inputs after their files were fetched.
     """
 
     turn: str
@@ -106,10 +104,10 @@ class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
-    """Further inputs became part of a running turn.
+    """Further inputs joined a running turn.
 
-    *text* shows the model these and all inputs that it has not been shown yet; without it they wait
-    until their files were fetched.
+    *text* shows the model all inputs that it has not seen yet. If it is empty, they wait for their
+    files.
     """
 
     turn: str
@@ -118,9 +116,9 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
-    """The first pending file of the message *input*, which belongs to the turn, was fetched.
+    """The first pending file of the message *input* in this turn was fetched.
 
-    Its troubles are told to the sender with what is recorded next.
+    The next recorded entry reports its errors to the sender.
     """
 
     turn: str
@@ -129,9 +127,9 @@ class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
 
 
 class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
-    """A new epoch: this prompt stands before every message from here on, as sent.
+    """A new epoch: from here on, requests begin with this prompt.
 
-    One that is *blind* looks at no file any more that came before it.
+    If *blind*, files that came before are not shown to the model again.
     """
 
     prompt: Prompt
@@ -141,7 +139,7 @@ class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
 class Said(msgspec.Struct, frozen=True, tag="said"):
     """A model's complete response.
 
-    *left_out* counts further calls in it that may not run, as they were too many.
+    *left_out* counts calls beyond the limit, which will not run.
     """
 
     turn: str
@@ -151,18 +149,18 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
 
 
 class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
-    """The harness told the model something."""
+    """A message from Elwood to the model."""
 
     turn: str
     text: str
 
 
 class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
-    """A reminder went to the model along with a message; *label* is that of its text.
+    """A reminder was sent to the model with a message; *label* is the label of its text.
 
-    *source* names where the text is from, in the words of a question to the owner.  Of reminders
-    with the same *key* the newest holds, and it comes again when the model no longer sees it.
-    *private* text is compared with what leaves; entries without that field may be private.
+    *source* names the origin of the text, as questions to the owner show it. Of reminders with the
+    same *key* the newest is valid; it is sent again when the model no longer sees it. *private*
+    text is compared with outgoing text; entries without this field may be private.
     """
 
     turn: str
@@ -174,9 +172,9 @@ class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):
-    """The owner is asked about a call; *plan* is the hash of what would run, and how.
+    """The owner was asked about a call; *plan* is the hash of the plan.
 
-    *untrusted* says whether strangers' words had been read by then.
+    *untrusted*: strangers' words had been read by then.
     """
 
     turn: str
@@ -203,16 +201,16 @@ class CallDecided(msgspec.Struct, frozen=True, tag="decided"):
 
 
 class Endorsed(msgspec.Struct, frozen=True, tag="endorsed"):
-    """The owner trusts what was read from *origins* in this conversation so far."""
+    """The owner trusts the text read from *origins* in this conversation so far."""
 
     origins: tuple[str, ...]
     by: str
 
 
 class CallStarted(msgspec.Struct, frozen=True, tag="started"):
-    """A tool is about to run: written, and on the disk, before it does anything.
+    """A tool is about to run. Written and synced before the tool has any effect.
 
-    *plan* is the hash of what runs, *ruling* says who allowed it if anybody had to.
+    *plan* is the hash of its plan; *ruling* says who allowed it, if approval was required.
     """
 
     turn: str
@@ -227,8 +225,8 @@ class CallStarted(msgspec.Struct, frozen=True, tag="started"):
 class CallNested(msgspec.Struct, frozen=True, tag="nested"):
     """The running call *outer* calls *tool*, as the call *call*: its *place*-th, like ``c1.3``.
 
-    *number* is that of the outer call.  One of effect pure has no `CallStarted`, and the end of any
-    has only the beginning of its text: that went to the outer tool, not to the model.
+    *number* is the number of the outer call. A call of effect pure has no `CallStarted`. Its
+    `CallEnded` holds only the beginning of the text, which went to the outer tool, not the model.
     """
 
     turn: str
@@ -241,13 +239,12 @@ class CallNested(msgspec.Struct, frozen=True, tag="nested"):
 
 
 class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
-    """A call has its result.  *target* says in a few words what it was about.
+    """A call has its result. *target* is a short description of its subject.
 
-    *label* is what the text brings into the conversation, from *origin*; *ruling* as in
-    `CallStarted`.  *done* says what was done, if the tool does; one that *forgets* was for words
-    that are not to be kept.  *number* is what people call it by, in their conversation, and *at*
-    when it ended, in Unix time; *looked* names what it looked at, if it only did that.  *acted* is
-    as in `Output`.
+    *label* and *origin* belong to the text; *ruling* is as in `CallStarted`. *done*: the effect, if
+    the tool reports one. *forgets*: the call was about words that must not be stored. *number*: its
+    number for people, in their conversation. *at*: end, Unix time. *looked*: the
+    subject of a call without effects. *acted*: as in `Output`.
     """
 
     turn: str
@@ -268,10 +265,10 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
-    """*summary* stands for everything before the path's entry *upto* (exclusive).
+    """*summary* replaces everything before the path's entry *upto* (exclusive).
 
-    If that lies in the open turn, what people said in it stays nevertheless.
-    *why* says what came between if it is none of what was said.
+    If *upto* is in the open turn, people's messages in that turn stay. *why* is the reason if there
+    is no real summary.
     """
 
     summary: str
@@ -288,10 +285,10 @@ class Rewound(msgspec.Struct, frozen=True, tag="rewound"):
 class Replied(msgspec.Struct, frozen=True, tag="replied"):
     """*inputs* have their answer: *text*, with *footer* made from receipts.
 
-    *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
-    a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them;
-    *pages* are buttons by what stands on them, with the command that each types.  *untrusted* is
-    whether strangers' words had been read, which may have chosen the links in it.
+    *turn* is None for a slash command. *failed*: the answer states a failure. *quiet*: stored but
+    not sent, because no person waits for it. *buttons*: labels, each typed as its own command.
+    *pages*: button labels with the command that each types. *untrusted*: strangers' words had been
+    read and may have chosen the links in it.
     """
 
     reply: str
@@ -324,16 +321,16 @@ class Posted(msgspec.Struct, frozen=True, tag="posted"):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """A reply is done with: arrived, or *why* it never can."""
+    """A reply is finished: it arrived, or *why* says why it never can."""
 
     reply: str
     why: str = ""
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed"):
-    """The observer has looked at what ends with the entry *upto*, and learned so many *facts*.
+    """The observer has processed the line that ends with the entry *upto* and found *facts* facts.
 
-    That is the present line so far, or a line that was put away before it was looked at.
+    That is the present line so far, or a line that was archived before it was processed.
     """
 
     upto: int
@@ -341,32 +338,27 @@ class Observed(msgspec.Struct, frozen=True, tag="observed"):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One message on the present path of the conversation, and the entry that brought it.
-
-    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.  *own* are
-    the places of the owner's words in its text, from and to; None if they are not known.
-    """
+    """One message on the present path of the conversation, and the entry that added it."""
 
     seq: int
-    message: Message
+    message: Message  # estimated
     tokens: int
-    begins: bool = False
-    own: tuple[tuple[int, int], ...] | None = None
+    begins: bool = False  # a person's message begins a turn here
+    own: tuple[tuple[int, int], ...] | None = None  # spans of the owner's words; None if unknown
 
 
 class Branched(msgspec.Struct, frozen=True, tag="branched"):
-    """The present line is kept as it is here, under *name* (may be empty), and goes on."""
+    """The present line is saved here, under *name* (may be empty), and continues."""
 
     name: str = ""
 
 
 class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
-    """The head moved to the entry *to*, as if nothing had happened since.
+    """The head moved to the entry *to*, and its state at that time is restored.
 
-    *number* is the branch whose end that is, 0 if something was taken back.  What was known there
-    stands here, read from the log when the head moved: the first *keep* messages of the line that
-    was left, then *nodes*; *prompt*, unless it is the *same_prompt*; the label, by *sources* and
-    *private*; and what else belongs to a line (`branch.Branch`).
+    *number* is the branch that ends there, 0 for an undo. The state was read from the log when the
+    head moved: the first *keep* messages of the previous line, then *nodes*; *prompt*, unless
+    *same_prompt*; the label, as *sources* and *private*; and the rest of `branch.Branch`.
     """
 
     to: int
@@ -382,10 +374,10 @@ class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
 
 
 class Retried(msgspec.Struct, frozen=True, tag="retried"):
-    """The command *input* stands for *text* from here on: what was taken back, or a skill's use.
+    """The command *input* is replaced by *text* from here on: an undone message, or a skill's text.
 
-    *untrusted* says that not all of it was the owner's.  *notice* tells the model what had been
-    done; that comes from a line that is gone, with its label: *origins*, *private*.
+    *untrusted*: not all of it is the owner's. *notice* tells the model the deeds of the line
+    that was left; *origins* and *private* are its label.
     """
 
     input: str
@@ -399,17 +391,17 @@ class Retried(msgspec.Struct, frozen=True, tag="retried"):
 
 
 class Archived(msgspec.Struct, frozen=True, tag="archived"):
-    """The conversation was quiet for long: the next message begins a new one."""
+    """The conversation was idle for long: the next message begins a new one."""
 
 
 class ModelChosen(msgspec.Struct, frozen=True, tag="model"):
-    """The owner wants this *model* to think in this conversation; empty: the usual one."""
+    """The owner chose this *model* for this conversation; empty: the default."""
 
     model: str
 
 
 Step = CallPending | CallStarted | CallEnded
-"""What becomes of a call, but for decisions."""
+"""The stages of a call, without decisions."""
 
 Entry = (
     Received

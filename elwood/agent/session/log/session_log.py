@@ -1,4 +1,4 @@
-"""A session's journal while the session lives: the one place where its entries are written."""
+"""A session's journal while the session is loaded. All its entries are written here."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator
@@ -23,10 +23,10 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
 
 
 class SessionLog:
-    """Writes entries and tells who waits for a change.
+    """Write entries and wake the tasks that wait for a change.
 
     *publish* shows the state of the session *id_* to `elwood inspect` after each entry, and None
-    at the end.  *moving* are the names of the commands that move the conversation.
+    at the end. *moving* are the names of the commands that move the conversation.
     """
 
     def __init__(
@@ -45,27 +45,27 @@ class SessionLog:
 
     @property
     def state(self) -> Session:
-        """What the log adds up to."""
+        """The state that the log adds up to."""
         return self._journal.state
 
     @property
     def turn(self) -> Turn:
-        """The open turn: there must be one."""
+        """The open turn. There must be one."""
         turn = self.state.turn
         assert turn is not None, "there is no open turn"
         return turn
 
     def inputs(self) -> tuple[Received, ...]:
-        """List the waiting messages that a turn may take."""
+        """Return the waiting messages that a turn may take."""
         return inputs(self.state, self._moving)
 
     def next_work(self) -> Start | Resume | GiveUpTurn | None:
-        """Decide what must be done next about turns."""
+        """Return the next step for turns."""
         return next_work(self.state, self._moving)
 
     @property
     def account(self) -> str:
-        """What is charged for its calls of models: the conversation that it holds now."""
+        """The account that model calls are charged to: the session's present conversation."""
         number = self.state.conversation
         return self.id if number == 1 else f"{self.id} ({number})"
 
@@ -77,14 +77,14 @@ class SessionLog:
     async def look_since(
         self, since: float, read: Callable[[Session, Iterator[tuple[int, float, Entry]]], T]
     ) -> T:
-        """Give what *read* makes of a state before the entry *since*, and of the log behind it.
+        """Return the result of *read* for a state before the entry *since* and the log after it.
 
-        Raises JournalDamaged, and HistoryGone if that is not kept any more.
+        Raises JournalDamaged, and HistoryGone if that part was deleted.
         """
         return await self._journal.look_since(since, read)
 
     def sees(self, text: str) -> bool:
-        """Tell whether *text* stands in a result or notice that the model still sees."""
+        """Return True if a result or notice that the model still sees contains *text*."""
         return any(
             text in one
             for node in self.state.path
@@ -98,15 +98,15 @@ class SessionLog:
         self._publish(self.id, self.state)
 
     async def stage(self, entry: Entry) -> None:
-        """Take *entry* into the state now, and write it in the next line: that saves a write.
+        """Apply *entry* to the state now and write it with the next line, which saves a write.
 
-        Only for what matters together with what is recorded next: a crash before that loses it.
+        Only for entries that matter together with the next record: a crash before that loses them.
         """
         await self._journal.stage(entry)
         self._tell_changed()
 
     async def record(self, *entries: Entry) -> None:
-        """Write *entries* as one, on the disk when this returns.
+        """Write *entries* as one and sync them to the disk.
 
         Raises DiskFull, so that nothing is done without its record.
         """
@@ -114,10 +114,10 @@ class SessionLog:
         self._tell_changed()
 
     async def record_ahead(self, written: Callable[[], object], *entries: Entry) -> None:
-        """Do as `record`, and call *written* as soon as a kill takes nothing of it any more.
+        """Do as `record`, and call *written* as soon as the entries survive a kill.
 
-        Only for what may be done again after a power cut, or is not seen outside before the next
-        line is on the disk.
+        Only for actions that may be repeated after a power cut, or that stay invisible outside
+        until the next line is synced.
         """
 
         def tell() -> None:
@@ -127,12 +127,12 @@ class SessionLog:
         await self._journal.append(*entries, written=tell)
 
     async def keep(self, *entries: Entry, last_words: bool = False, synced: bool = True) -> None:
-        """Write *entries* as one, however long the disk stays full.
+        """Write *entries* as one; wait as long as the disk is full.
 
-        The work waits with what it knows in hand: a crash would cost that, and end in giving up.
-        *last_words* have happened already: they use the reserved space first.  What is not
-        *synced* may be lost by a power cut, with what follows from that: only what may be done
-        again.
+        The turn waits with its results in memory, because a crash would lose them and end in
+        giving up. *last_words* have happened already, so they may use the reserved space. If not
+        *synced*, a power cut may lose the entries and their consequences: only for work that may
+        be repeated.
         """
         pause = FIRST_PAUSE
         while not await write_or_report(
@@ -152,9 +152,9 @@ class SessionLog:
         await self._changed.wait()
 
     async def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until *is_so*; it is looked at after each change, without waking the waiting task.
+        """Wait until *is_so* returns True. Changes check it without waking the task.
 
-        It may be over again when this returns.
+        The condition may be false again when this returns.
         """
         if is_so():
             await trio.lowlevel.checkpoint()
@@ -167,7 +167,7 @@ class SessionLog:
             self._awaited.remove(awaited)
 
     def close(self) -> None:
-        """The session leaves the memory."""
+        """Withdraw the published state: the session leaves the memory."""
         self._publish(self.id, None)
 
     def _tell_changed(self) -> None:

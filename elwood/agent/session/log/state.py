@@ -1,7 +1,7 @@
-"""What a session's log adds up to, and what is left to do.
+"""The state of a session, and its next step.
 
-`Session` is the fold over the entries of `log.entries`, in the order of the log.  It is
-changed in place by `apply` alone, so that a turn costs the same however long the log is.
+`Session` is the fold over the entries of `log.entries`, in the order of the log. Only `apply`
+changes it, in place, so that the cost of a turn does not depend on the length of the log.
 """
 
 import hashlib
@@ -22,7 +22,14 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import owner_of
 from elwood.agent.session.log import entries
-from elwood.agent.session.log.branch import Branch, Tree, Why, find_own_words, said_node, to_look_at
+from elwood.agent.session.log.branch import (
+    Branch,
+    Tree,
+    Why,
+    find_own_words,
+    response_node,
+    viewable_files,
+)
 from elwood.agent.session.log.entries import Entry, Received, Step
 from elwood.agent.session.log.turns import (
     TOLD,
@@ -35,83 +42,70 @@ from elwood.agent.session.log.turns import (
     call_key,
     finished,
     is_answer,
-    outcome,
+    results_message,
 )
 
-# Receipts that are remembered, without their texts.
+# Remembered receipts, without their texts.
 MAX_RECEIPTS = 50
-# Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once, and for
-# as many as there can be tasks.
+# Remembered results of task runs. The scheduler asks for them immediately; one per possible task.
 MAX_RUNS = 200
-# Stops that have left messages unanswered which can still be asked for.
+# Stops whose unanswered messages can still be answered with `/answer`.
 MAX_SET_ASIDE = 3
-# Messages of which it is known what they say, should an edit change nothing: it comes within
-# seconds, with the preview of a link.
+# Messages whose digest is remembered to detect edits without changes: these come within seconds,
+# with the preview of a link.
 MAX_EDITABLE = 100
-# What people were sent since they wrote last: so much of it is of use to the model, and characters
-# of each.
+# Messages sent to people since they last wrote: as many as help the model, and characters of each.
 MAX_OVERHEARD, MAX_WORDS = 10, 1000
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """How a run ended: *text* is its answer, *failed* says that this states a failure.
-
-    *acted* says that something was done which must not be done twice unasked, *waiting* that a
-    call waits for the owner; *told* is where the answer is posted, if it is, *label* that of the
-    conversation it ran in.  A call of it may have been *denied*: it is not to be asked for again.
-    """
+    """How a run ended: *text* is its answer; if *failed*, it states a failure."""
 
     text: str
     failed: bool = False
-    acted: bool = False
-    waiting: bool = False
-    told: Route | None = None
-    label: Label = CLEAN
-    denied: bool = False
+    acted: bool = False  # something was done that must not be repeated without asking
+    waiting: bool = False  # a call waits for the owner
+    told: Route | None = None  # where the answer was posted, if it was
+    label: Label = CLEAN  # of the conversation that it ran in
+    denied: bool = False  # a call was denied; it must not be requested again
 
 
 class Session(Branch):
-    """All that a session knows: the present line of the conversation, and what belongs to none.
+    """The state of a session: the present line of the conversation, and the rest.
 
-    Of what came in: *notices* is what the model is told before a message, by its id; *overheard*
-    what it is told of before the next one, whichever that is, and on whichever line: the newest
-    that people were sent without it.  *runs* is how runs of tasks ended, by the id of their
-    message.
-
-    *pending* are calls that wait for the owner while the conversation goes on, by
-    ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
-    lines.  *failed* says that its newest answer states a failure, *archived* that the person has
-    not been told yet that their conversation was put away.  *calibration* corrects estimates, on
-    whatever line.  *conversation* counts those that were begun, with `/new` or after a long quiet;
-    each has an account of its own.  *observed* is the newest entry that was looked at to be
-    learned from; *done* the newest turn that ended.  *model* thinks in the present conversation, if
-    another one than the usual was chosen for it.  *editable* is when the newest messages were
-    written, or edited, and a digest of what they say, by their names in their channels;
-    *set_aside* what waited when a turn was stopped, by that, for `/answer`.  *calls* counts those
-    that were made: so they are numbered.
+    The fields below do not belong to any line.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
     waiting: dict[str, Received] = msgspec.field(default_factory=dict)
+    # notices for the model before a message, by message id
     notices: dict[str, str] = msgspec.field(default_factory=dict)
+    # newest texts sent to people that the model does not know yet
     overheard: list[Received] = msgspec.field(default_factory=list)
+    # results of task runs, by message id
     runs: dict[str, RunResult] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
+    # conversations so far: `/new` or long idleness begins one, with its own account
     conversation: int = 1
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
+    # calls that wait for the owner, by `<turn>/<call>`
     pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
+    # newest ended calls, of all lines
     receipts: list[entries.CallEnded] = msgspec.field(default_factory=list)
-    tree: Tree = msgspec.field(default_factory=Tree)
-    failed: bool = False
-    observed: int = 0
-    done: FinishedTurn | None = None
-    archived: bool = False
+    tree: Tree = msgspec.field(default_factory=Tree)  # the other lines
+    failed: bool = False  # the newest answer states a failure
+    observed: int = 0  # newest entry that the observer processed
+    done: FinishedTurn | None = None  # newest ended turn
+    archived: bool = False  # the person does not know yet that the conversation was archived
+    # corrects token estimates
     calibration: Calibration = msgspec.field(default_factory=Calibration)
-    model: str = ""
+    model: str = ""  # model chosen for this conversation; "" for the default
+    # time and digest of the newest messages, by their channel's id
     editable: dict[str, tuple[float, str]] = msgspec.field(default_factory=dict)
+    # messages left unanswered by a stop, by turn
     set_aside: dict[str, tuple[Received, ...]] = msgspec.field(default_factory=dict)
-    calls: int = 0
+    calls: int = 0  # calls made so far; numbers them
 
     @property
     def is_idle(self) -> bool:
@@ -119,12 +113,12 @@ class Session(Branch):
         return not (self.waiting or self.turn or self.undelivered)
 
     def is_as_before(self, edit: Received) -> bool:
-        """Tell whether *edit* changes no words, or is older than what its message says by now."""
+        """Return True if *edit* changes no words, or is older than the known text."""
         at, said = self.editable.get(edit.edits or "", (0.0, ""))
         return said != "" and (_digest(edit) == said or edit.sent_at < at)
 
     def apply(self, seq: int, at: float, entry: Entry) -> None:
-        """Take the entry number *seq*, written at Unix time *at*, into account."""
+        """Apply the entry number *seq*, written at Unix time *at*."""
         match entry:
             case Received(id_):
                 self.seen[id_] = None
@@ -133,28 +127,28 @@ class Session(Branch):
                 if (name := entry.edits or entry.message) is not None:
                     self.editable[name] = entry.sent_at, _digest(entry)
                     _bound(self.editable, MAX_EDITABLE)
-                self.hear(entry)
+                self.apply_taint(entry)
             case entries.TurnStarted():
                 self._start(seq, entry)
             case entries.Joined(_, inputs, text):
                 turn = self._open_turn(entry)
                 begins = bool(turn.hidden) and not (turn.shown or turn.kept)
-                turn.inputs.extend(self._take(inputs))
+                turn.inputs.extend(self._take_waiting(inputs))
                 turn.attempts = 1
                 if text:
                     # A turn begins where it was started, also if its files came later.
-                    self._show(turn.start if begins else seq, turn, text, begins=begins)
+                    self._show_inputs(turn.start if begins else seq, turn, text, begins=begins)
             case entries.Fetched(_, input_, found):
                 turn = self._open_turn(entry)
                 turn.attempts = 0
                 for place, one in enumerate(turn.inputs):
                     if one.id == input_:
                         turn.inputs[place] = one.with_fetched(found)
-                        self.hear(turn.inputs[place])
+                        self.apply_taint(turn.inputs[place])
             case entries.Prompted(prompt, blind):
                 self.begin_epoch(prompt, blind=blind)
             case entries.Said():
-                self._say(seq, entry)
+                self._add_response(seq, entry)
             case entries.Noticed(_, text):
                 self.push(seq, Notice(text))
             case entries.Reminded(_, text, label, source, key, private):
@@ -187,24 +181,25 @@ class Session(Branch):
                 if to == 0:
                     self.tree.leave(self.path, seq - 1, at, "new")
                     self.archived = False
-                    self._begin_anew()
+                    self._begin_conversation()
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
-                    self._change_to(entries.Resumed(0, same_prompt=True))
+                    self._move_to(entries.Resumed(0, same_prompt=True))
             case entries.Branched(name):
                 self.tree.mark(name, self.path, seq, at)
             case entries.Archived():
                 self.tree.leave(self.path, seq - 1, at, "archived")
-                self._change_to(entries.Resumed(0, same_prompt=True))
+                self._move_to(entries.Resumed(0, same_prompt=True))
                 self.archived = True
-                self._begin_anew()
+                self._begin_conversation()
             case entries.Resumed():
                 left: Why = "left" if entry.number else "undone"
                 if not entry.number:
-                    self.done = None  # it is nothing to be told any more
+                    # the undone turn must not be reported again
+                    self.done = None
                 self.tree.leave(self.path, seq - 1, at, left)
                 self.tree.go_on(entry.number)
-                self._change_to(entry)
+                self._move_to(entry)
                 self.archived = False
             case entries.Retried():
                 self._retry(entry)
@@ -223,18 +218,19 @@ class Session(Branch):
 
     # --- messages that come in ---
 
-    def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
+    def _take_waiting(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
             if (received := self.waiting.pop(id_, None)) is not None:
                 yield received
 
-    def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
-        """Tell the model what is to be said before *inputs*."""
+    def _push_notices(self, seq: int, inputs: tuple[str, ...]) -> None:
+        """Push the notices that precede *inputs*."""
         if self.overheard:
             told = [TOLD[one.bounds.says].format(one.text) for one in self.overheard if one.bounds]
             self.push(seq, Notice("\n\n".join(told)))
             for received in self.overheard:
-                self.hear(received)  # once more: it may have come in on another line
+                # again: it may have arrived on another line
+                self.apply_taint(received)
             self.overheard = []
         for id_ in inputs:
             if (notice := self.notices.pop(id_, None)) is not None:
@@ -242,30 +238,30 @@ class Session(Branch):
 
     def _retry(self, entry: entries.Retried) -> None:
         asked = self.waiting[entry.input]
-        # What it stands for may be the words of others than who typed it.
+        # The replacement may contain words of other people.
         asked = msgspec.structs.replace(
             asked,
             text=entry.text,
             untrusted=asked.untrusted or entry.untrusted,
             member=asked.member and not entry.untrusted,
-            speaker="",  # it stands in the text
+            speaker="",  # the text contains it
             files=entry.files,
             pending=entry.pending,
         )
         self.waiting[entry.input] = asked
-        self.bring(entry.origins, entry.private)
-        self.hear(asked)
+        self.add_taint(entry.origins, entry.private)
+        self.apply_taint(asked)
         if entry.notice:
             self.notices[entry.input] = entry.notice
 
     # --- the head moves ---
 
-    def _begin_anew(self) -> None:
+    def _begin_conversation(self) -> None:
         self.conversation += 1
         self.model = ""
 
-    def _change_to(self, line: entries.Resumed) -> None:
-        """Go on with *line* and its label; what is still to come in brings its own."""
+    def _move_to(self, line: entries.Resumed) -> None:
+        """Move to *line* and its label; calls and messages that still wait bring their own."""
         old = self.taint
         self.move(line)
         for key, kept in self.pending.items():
@@ -273,7 +269,7 @@ class Session(Branch):
             private = kept.private or old.private
             self.pending[key] = msgspec.structs.replace(kept, origins=origins, private=private)
         for received in self.waiting.values():
-            self.hear(received)
+            self.apply_taint(received)
 
     # --- turns and their calls ---
 
@@ -282,29 +278,29 @@ class Session(Branch):
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        inputs = list(self._take(entry.inputs))
+        inputs = list(self._take_waiting(entry.inputs))
         calls = [key for key in entry.calls if key in self.pending]
         if entry.calls and not (inputs or calls):
             return  # withdrawn while this was being written
         turn = self.turn = Turn(entry.turn, inputs, start=seq)
         for key in calls:
             turn.kept.append(kept := self.pending.pop(key))
-            self.bring(kept.origins, kept.private)
+            self.add_taint(kept.origins, kept.private)
             turn.calls[key] = kept.opened(key)
         if entry.text:
-            self._show(seq, turn, entry.text, begins=True)
+            self._show_inputs(seq, turn, entry.text, begins=True)
         elif not inputs:
-            self._preface(seq, ())
+            self._push_notices(seq, ())
 
-    def _show(self, seq: int, turn: Turn, text: str, *, begins: bool) -> None:
-        """Let *text* tell the model the hidden inputs of *turn*."""
+    def _show_inputs(self, seq: int, turn: Turn, text: str, *, begins: bool) -> None:
+        """Show the model the hidden inputs of *turn*, as *text*."""
         hidden, turn.shown = turn.hidden, len(turn.inputs)
-        self._preface(seq, tuple(one.id for one in hidden))
+        self._push_notices(seq, tuple(one.id for one in hidden))
         own = find_own_words(text, hidden)
-        self.push(seq, Human(text, to_look_at(hidden)), begins=begins, own=own)
+        self.push(seq, Human(text, viewable_files(hidden)), begins=begins, own=own)
         self.taint.add(Label(private=is_opening_private(text)), "")
 
-    def _say(self, seq: int, entry: entries.Said) -> None:
+    def _add_response(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message
         self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
         turn.attempts = 0
@@ -315,7 +311,7 @@ class Session(Branch):
         self.calls += len(message.calls)
         turn.rounds += 1
         turn.left_out += entry.left_out
-        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
+        self.path.append(response_node(seq, message, entry.usage, self.calibration.ratio))
 
     def _decide(self, seq: int, at: float, entry: entries.CallDecided) -> None:
         turn = self.turn
@@ -332,16 +328,16 @@ class Session(Branch):
             self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
-        self.bring(kept.origins, kept.private)
+        self.add_taint(kept.origins, kept.private)
         self.untold.append(kept.refused(entry.ruling))
         if self.turn is None:
-            self.tell(seq)
+            self.push_untold(seq)
 
     def _end_call(self, seq: int, turn: Turn, entry: entries.CallEnded) -> None:
         open_call = self._open_call(entry)
         started, outer = open_call.started, open_call.outer
         acts = started is not None and started.effect != "pure"
-        if acts or outer is None:  # there may be hundreds of looks within one call
+        if acts or outer is None:  # one call may contain hundreds of reads
             self.receipts.append(msgspec.structs.replace(entry, text=""))
             del self.receipts[:-MAX_RECEIPTS]
         turn.attempts = 0
@@ -378,9 +374,9 @@ class Session(Branch):
     def _close_calls(self, seq: int, turn: Turn) -> None:
         if not turn.calls:
             return
-        self.push(seq, outcome(turn))
+        self.push(seq, results_message(turn))
         turn.calls = {}
-        self.tell(seq)
+        self.push_untold(seq)
 
     def _reply(self, seq: int, at: float, entry: entries.Replied) -> None:
         turn = None if entry.turn is None else self.turn
@@ -390,18 +386,18 @@ class Session(Branch):
             self._close_calls(seq, turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= turn.start and not is_answer(last.message):
-                # Or the model would go on with what was stopped or given up (poison again).
+                # Otherwise the model would continue work that was stopped or given up.
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
         self._note_runs(entry, turn)
-        unanswered = [one for one in self._take(entry.inputs) if is_said(one)]
+        unanswered = [one for one in self._take_waiting(entry.inputs) if is_said(one)]
         if turn is not None and unanswered:
             self.set_aside[turn.id] = tuple(unanswered)
             _bound(self.set_aside, MAX_SET_ASIDE)
         for id_ in entry.inputs:
             self.notices.pop(id_, None)
         if self.turn is None:
-            self.tell(seq)
+            self.push_untold(seq)
         self.failed = entry.failed
         self.archived = self.archived and entry.turn is None
         if entry.text and not entry.quiet:
@@ -409,12 +405,12 @@ class Session(Branch):
             self.undelivered[entry.reply] = Undelivered(entry, message=cause)
 
     def _note_runs(self, replied: entries.Replied, turn: Turn | None) -> None:
-        """Note how the runs ended that *replied* answers, with *turn* if that ends with it."""
+        """Record the results of the runs that *replied* answers; *turn* if it ends with it."""
         answered = [self.waiting[id_] for id_ in replied.inputs if id_ in self.waiting]
         for received in (*(turn.inputs if turn else ()), *answered):
             if received.bounds is None:
                 continue
-            # Also if an earlier run has asked for the same.
+            # Also if an earlier run asked for the same.
             ends = {receipt.outcome for receipt in turn.receipts} if turn is not None else set()
             self.runs[received.id] = RunResult(
                 replied.text,
@@ -450,9 +446,9 @@ def _bound(kept: dict[str, Any], most: int) -> None:
 
 
 def receive(waiting: dict[str, Received], entry: Received) -> None:
-    """Add *entry* to what is *waiting*, in the place of a message that it is an edit of.
+    """Add *entry* to *waiting*, replacing a message that it edits.
 
-    Both ids stay, so that both have their outcome; only the new text counts.
+    Both ids stay, so that both have an outcome; only the new text counts.
     """
     for id_, other in waiting.items():
         if entry.edits is not None and entry.edits in (other.message, other.edits):
@@ -467,7 +463,7 @@ def _digest(received: Received) -> str:
 
 
 def may_close(session: Session) -> bool:
-    """Tell whether the log may be closed here: what a message brought stands with its turn."""
+    """Return True if the log may be closed here: a message and its turn stay together."""
     return session.turn is None and not session.waiting
 
 
@@ -476,9 +472,9 @@ Log = Iterable[tuple[int, float, Entry]]
 
 
 def state_at(session: Session, log: Log, to: int, without: Collection[str] = ()) -> Session:
-    """Return what *session* and the entries behind it in *log*, up to *to*, add up to.
+    """Apply the entries of *log* up to *to* to *session* and return it.
 
-    It is as if the messages *without* had not come.
+    Skip the messages *without*.
     """
     for seq, at, entry in log:
         if seq > to:
@@ -490,33 +486,33 @@ def state_at(session: Session, log: Log, to: int, without: Collection[str] = ())
     return session
 
 
-# --- what is to be done next ----------------------------------------------------------------------
+# --- the next step --------------------------------------------------------------------------------
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Begin a turn on *inputs*, or on *calls* that waited for the owner and may run now."""
+    """Begin a turn on *inputs*, or on approved *calls* that waited for the owner."""
 
     inputs: tuple[Received, ...]
     calls: tuple[str, ...] = ()
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Go on with the open turn, as its *attempt*-th start in a row without progress."""
+    """Continue the open turn: its *attempt*-th start in a row without progress."""
 
     attempt: int
 
 
 class GiveUpTurn(msgspec.Struct, frozen=True):
-    """The open turn has been started too often without progress: say so and move on."""
+    """The open turn was started too often without progress: report that and go on."""
 
 
 def is_command(received: Received) -> bool:
-    """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
+    """Return True if a message is a slash command; "/etc/hosts is odd" is not."""
     return received.bounds is None and is_typed(received.text)
 
 
 def command_name(received: Received) -> str:
-    """Return the name of the slash command that a message is, in small letters; "" if it is none.
+    """Return the name of a message's slash command in lower case; "" if it is not a command.
 
     >>> command_name(Received("a", "/Undo 2", "tg:1", Route("telegram"), 0.0))
     'undo'
@@ -525,24 +521,24 @@ def command_name(received: Received) -> str:
 
 
 def is_stop(received: Received) -> bool:
-    """Tell whether a message is the command that stops what runs and what waits."""
+    """Return True if a message is the command that stops the turn and the waiting messages."""
     return command_name(received) == "stop"
 
 
 def is_typed(text: str) -> bool:
-    """Tell whether *text*, if a person writes it, is a slash command."""
+    """Return True if *text* is a slash command when a person writes it."""
     words = text.split(maxsplit=1)
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
 
 
 def is_said(received: Received) -> bool:
-    """Tell whether a person said something in a message: no command, and not edited meanwhile."""
+    """Return True if a person's message has content, is not a command, and was not replaced."""
     is_empty = not (received.text.strip() or received.pending)
     return received.bounds is None and not (is_empty or is_command(received))
 
 
-def left(session: Session) -> list[str]:
-    """Say what is left to do beside the open turn."""
+def describe_open_work(session: Session) -> list[str]:
+    """Describe the work that is left, without the open turn."""
     waiting = sum(not is_command(received) for received in session.waiting.values())
     counts = {
         "messages waiting": waiting,
@@ -553,15 +549,15 @@ def left(session: Session) -> list[str]:
 
 
 def commands(session: Session) -> tuple[Received, ...]:
-    """List the slash commands that wait, the oldest first."""
+    """Return the waiting slash commands, the oldest first."""
     return tuple(received for received in session.waiting.values() if is_command(received))
 
 
 def inputs(session: Session, moving: Collection[str]) -> tuple[Received, ...]:
-    """List what a turn may take of what waits: nothing behind a command that moves it away.
+    """Return the waiting messages that a turn may take: those before any command in *moving*.
 
-    *moving* are the names of these commands.  The run of a task is a turn of its own: nothing
-    joins it, and it joins nothing.
+    *moving* are the names of the commands that move the conversation. The run of a task is a
+    separate turn; no message joins it, and it joins no turn.
     """
     before = takewhile(lambda one: command_name(one) not in moving, session.waiting.values())
     said = [received for received in before if not is_command(received)]
@@ -573,14 +569,14 @@ def inputs(session: Session, moving: Collection[str]) -> tuple[Received, ...]:
 
 
 def allowed(session: Session) -> tuple[str, ...]:
-    """List the calls that the owner has allowed meanwhile, of one job: its turn has its bounds."""
+    """Return the approved calls of one job: their turn has that job's bounds."""
     kept = {key: one for key, one in session.pending.items() if one.decided is not None}
     jobs = {key: owner_of(one.bounds) for key, one in kept.items()}
     return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
 
 
 def next_work(session: Session, moving: Collection[str]) -> Start | Resume | GiveUpTurn | None:
-    """Decide what the session must do next about turns (deliveries go on beside).
+    """Return the next step for turns; deliveries are independent of it.
 
     *moving* are the names of the commands that move the conversation.
     """

@@ -1,4 +1,4 @@
-"""A turn: while it runs, with its calls; what is on its way; and what is kept when it has ended."""
+"""Turns: the open turn with its calls, undelivered replies, and finished turns."""
 
 from collections.abc import Collection, Iterable
 
@@ -21,18 +21,18 @@ from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Received
 from elwood.foundation.text.lines import one_line
 
-# What the model is told of a call that waited, and of a turn that it did not answer.
+# Texts for the model about calls that waited, and about a turn without an answer.
 REFUSED = {
     "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
     "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
     "withdrawn": "The call that waited was withdrawn and will not run: {}.",
 }
-# What the model is told of what the person was sent without it.
+# Texts for the model about messages that the person received without it.
 TOLD = {
     "text": "The person was sent the reminder that they had asked for: {}",
     "note": "A scheduled run of yours, in a conversation of its own, told the person: {}",
 }
-# What begins the words about results and answers that come later than their calls and runs.
+# Prefixes of notices about results and answers that arrive after their calls and runs.
 _ALLOWED = "The owner allowed the call that waited: "
 RESULTS_LATER = (_ALLOWED, *(text.partition("{")[0] for text in TOLD.values()))
 UNANSWERED = (
@@ -41,38 +41,32 @@ UNANSWERED = (
 )
 
 
-# What is said of the run of a task that had nothing to tell but what its records say.
+# Answer of a scheduled run that has no text, when its outcome is uncertain.
 UNCERTAIN = "I was cut off in a scheduled run, and do not know whether all of it was done."
 
 
 class OpenCall(msgspec.Struct):
-    """A call of the running turn: proposed, maybe pending, decided, started, ended.
+    """A call of the running turn: proposed, perhaps pending, decided, started, ended."""
 
-    *key* names it within the turn, *number* in the conversation.  *decided_at* is in Unix time.
-    One that is made by another call has that as *outer*.  Of the calls made within it: *within* is
-    how many, *brought* the label of their results, from *origin*, *acts* those that did more than
-    look.
-    """
-
-    key: str
+    key: str  # its name within the turn
     call: ToolCall
     pending: entries.CallPending | None = None
     decided: entries.CallDecided | None = None
-    decided_at: float = 0.0
+    decided_at: float = 0.0  # Unix time
     started: entries.CallStarted | None = None
     ended: entries.CallEnded | None = None
-    number: int = 0
-    outer: "OpenCall | None" = None
-    within: int = 0
-    brought: Label = CLEAN
-    origin: str = ""
-    acts: list[entries.CallEnded] = []
+    number: int = 0  # its number in the conversation
+    outer: "OpenCall | None" = None  # the call that made it
+    within: int = 0  # number of calls made within it
+    brought: Label = CLEAN  # label of their results
+    origin: str = ""  # where that label comes from
+    acts: list[entries.CallEnded] = []  # calls made within it that had an effect
 
     @property
     def ruling(self) -> str:
-        """Who allowed or denied it and how: ``once tg:1``; empty if nobody had to, or could.
+        """Who allowed or denied it and how: ``once tg:1``; empty if no decision was needed.
 
-        A denial that is nobody's is Elwood's own: there was no room to ask.
+        A denial without a name is Elwood's own: there was no room to ask.
         """
         decided = self.decided
         if decided is None or (decided.ruling == "denied" and not decided.by):
@@ -81,27 +75,22 @@ class OpenCall(msgspec.Struct):
 
 
 class WaitingCall(msgspec.Struct, frozen=True, rename={"bounds": "errand"}):
-    """A call whose turn has gone on without it: it runs when the owner allows it.
-
-    *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
-    conversation that was put away; *bounds* are those of the run, if any, that proposed it.
-    *message* is the id of the message that it all began with.
-    """
+    """A call whose turn continued without it. It runs when the owner allows it."""
 
     call: ToolCall
     pending: entries.CallPending
     principal: str
     route: Route
     decided: entries.CallDecided | None = None
-    decided_at: float = 0.0
-    origins: tuple[str, ...] = ()
+    decided_at: float = 0.0  # Unix time
+    origins: tuple[str, ...] = ()  # of a conversation that was archived, with *private*
     private: bool = False
-    bounds: RunBounds | None = None
-    message: str = ""
+    bounds: RunBounds | None = None  # of the run that proposed it, if any
+    message: str = ""  # id of the message that began the work
     number: int = 0
 
     def opened(self, key: str) -> OpenCall:
-        """Make a call of the running turn of it, named *key* there."""
+        """Return it as a call of the running turn, named *key* there."""
         known = self.pending, self.decided, self.decided_at
         return OpenCall(key, self.call, *known, number=self.number)
 
@@ -110,34 +99,24 @@ class WaitingCall(msgspec.Struct, frozen=True, rename={"bounds": "errand"}):
 
 
 class Turn(msgspec.Struct):
-    """The turn that has no answer yet.
-
-    *attempts* counts starts in a row without progress; *calls* are those of the last response,
-    *nested* those under way that they make themselves, and *within* of these have ended;
-    *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
-    it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
-    left out in it has no summary; *left_out* calls were too many to be run.  *acted* says that
-    something was begun that must not be done twice unasked, *has_acted* that a tool which does more
-    than look has succeeded.  The model has been *shown* so many of the inputs; the others wait for
-    their files.
-    """
+    """The turn that has no answer yet."""
 
     id: str
     inputs: list[Received]
     start: int
-    attempts: int = 1
+    attempts: int = 1  # starts in a row without progress
     rounds: int = 0
-    calls: dict[str, OpenCall] = {}
-    nested: dict[str, OpenCall] = {}
-    within: int = 0
-    receipts: list[entries.CallEnded] = []
-    denied: list[str] = []
-    kept: list[WaitingCall] = []
-    cut: str = ""
-    left_out: int = 0
-    acted: bool = False
-    has_acted: bool = False
-    shown: int = 0
+    calls: dict[str, OpenCall] = {}  # of the last response
+    nested: dict[str, OpenCall] = {}  # running calls made by calls
+    within: int = 0  # number of nested calls that ended
+    receipts: list[entries.CallEnded] = []  # what really happened in this turn
+    denied: list[str] = []  # plans that the owner denied in it
+    kept: list[WaitingCall] = []  # the waiting calls that it was started for
+    cut: str = ""  # why parts that were left out have no summary
+    left_out: int = 0  # calls beyond the limit, which were not run
+    acted: bool = False  # something began that must not be repeated without asking
+    has_acted: bool = False  # a tool with an effect succeeded
+    shown: int = 0  # number of inputs shown; the others wait for their files
 
     @property
     def hidden(self) -> list[Received]:
@@ -151,30 +130,30 @@ class Turn(msgspec.Struct):
 
     @property
     def route(self) -> Route:
-        """Where the answer goes: where the newest input came from."""
+        """The route of the answer: where the newest input came from."""
         return self.inputs[-1].route if self.inputs else self.kept[-1].route
 
     @property
     def message(self) -> str:
-        """The id of the message that it all began with."""
+        """The id of the message that began the work."""
         return self.inputs[0].id if self.inputs else self.kept[0].message
 
     @property
     def principal(self) -> str:
-        """Who made it happen: whoever spoke last, of those who may least."""
+        """Who is responsible: the last speaker of those with the fewest rights."""
         inputs = [one for one in self.inputs if one.untrusted] or self.inputs
         return inputs[-1].principal if inputs else self.kept[-1].principal
 
     @property
     def is_owners_alone(self) -> bool:
-        """Whether it is on the owner's own words and no others, said where nobody else reads."""
+        """Whether it has only the owner's own words, from a private chat."""
         is_theirs = bool(self.inputs) and not any(one.untrusted for one in self.inputs)
         return is_theirs and self.route.private
 
     def is_only_of(self, people: Collection[str]) -> bool:
-        """Tell whether only *people* want it; of a group's words, those that counted as a member's.
+        """Return True if only *people* asked for it; in a group, only members' words count.
 
-        Anybody may talk in a group, and for what waited there the owner has said yes.
+        Anybody may talk in a group, and the owner has approved the calls that waited there.
         """
         said = ((one.principal, one.route.private or one.member) for one in self.inputs)
         kept = ((one.principal, one.route.private) for one in self.kept)
@@ -188,7 +167,7 @@ class Turn(msgspec.Struct):
 
     @property
     def made(self) -> int:
-        """Count the model's calls that ended."""
+        """The number of the model's calls that ended."""
         return len(self.receipts) - self.within
 
     def open_call(self, key: str) -> OpenCall | None:
@@ -196,12 +175,12 @@ class Turn(msgspec.Struct):
 
     @property
     def unended(self) -> list[OpenCall]:
-        """The calls that have no end yet, of the model and within others."""
+        """The calls without an end, of the model and nested ones."""
         return [one for one in (*self.calls.values(), *self.nested.values()) if one.ended is None]
 
     @property
     def running(self) -> str:
-        """Name the calls that run, or the file that is fetched; empty if nothing does."""
+        """The running calls, or the file being fetched; empty if nothing runs."""
         open_ = [call.started for call in self.unended]
         running = [f"{one.tool} {one.target}".strip() for one in open_ if one is not None]
         files = [f"fetching the {file.kind}" for one in self.inputs for file in one.pending]
@@ -209,20 +188,20 @@ class Turn(msgspec.Struct):
 
     @property
     def asking(self) -> str:
-        """Name the calls that it asks the owner about; empty if it waits for no answer."""
+        """The calls that wait for the owner's answer; empty if none does."""
         open_ = [call.pending for call in self.unended]
         return ", ".join(f"{one.tool} {one.target}".strip() for one in open_ if one is not None)
 
     @property
     def under_way(self) -> str:
-        """Say what it is doing, in a few words."""
+        """A short description of its present activity."""
         if self.asking and not self.running:
             return f"a question to you: {self.asking}"
         return self.running or "the model's answer"
 
 
 class Undelivered(msgspec.Struct):
-    """A reply on its way: parts that arrived, attempts at others, the *message* it began with."""
+    """A reply being delivered: sent parts, attempts, and the *message* that it began with."""
 
     replied: entries.Replied
     posted: dict[int, str] = {}
@@ -230,53 +209,53 @@ class Undelivered(msgspec.Struct):
     message: str = ""
 
 
-def usable(tools: Iterable[str], turn: Turn | None) -> list[str]:
-    """List those of *tools* that may be used in *turn*: the run of a task may be held to some."""
+def allowed_tools(tools: Iterable[str], turn: Turn | None) -> list[str]:
+    """Return those of *tools* that may be used in *turn*. A run may be limited to some."""
     only = turn.bounds.tools if turn is not None and turn.bounds is not None else None
     return [tool for tool in tools if only is None or tool in only]
 
 
 def call_key(turn: str, call: str) -> str:
-    """Name a call within its session for good: providers use an id again in another turn."""
+    """Return the permanent name of a call in its session: providers reuse ids in other turns."""
     return f"{turn}/{call}"
 
 
 def is_answer(message: Message) -> bool:
-    """Tell whether *message* are words of the model that end a turn."""
+    """Return True if *message* is text of the model that ends a turn."""
     return isinstance(message, Assistant) and not message.calls
 
 
 def result_of(call: OpenCall) -> Result:
-    """Say to the model what came of *call*; one that never ended may or may not have happened."""
+    """Return the result of *call* for the model; an open one was interrupted or not run."""
     if call.ended is None:
         text = INTERRUPTED if call.started else "not run: the turn was stopped"
         return Result(call.call.id, text, failed=True)
     return Result(call.call.id, call.ended.text, failed=call.ended.outcome != "ok")
 
 
-def late(call: OpenCall) -> str:
-    """Say to the model what came of a call that waited longer than its turn."""
+def late_result(call: OpenCall) -> str:
+    """Return the text for the model about a call that waited longer than its turn."""
     result = result_of(call)
     what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
     head = f"{_ALLOWED}{what}."
     return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
 
 
-def outcome(turn: Turn) -> Message:
-    """Say to the model what came of all calls of the last response of *turn*."""
+def results_message(turn: Turn) -> Message:
+    """Return the model's message with the results of all calls of the last response of *turn*."""
     kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
     if kept.isdisjoint(turn.calls):
         return Results(tuple(result_of(call) for call in turn.calls.values()))
     # Their results were "waiting"; a second one for the same call would be refused.
-    return Notice("\n\n".join(map(late, turn.calls.values())))
+    return Notice("\n\n".join(map(late_result, turn.calls.values())))
 
 
 def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
-    """Say what *turn* answers, and whether that is kept and not sent.
+    """Return the answer of *turn*, and True if it is stored without being sent.
 
-    Whoever planned a run tells of its failures, when they last.  But as long as there is a place
-    for it, it is told at once that something may have happened, and that nothing came of what the
-    owner has allowed: nobody else tells that.
+    The planner of a run reports lasting failures itself. But if there is a recipient, they learn
+    immediately that something may have happened, or that an approved call failed: no other message
+    reports these.
 
     >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, bounds=RunBounds("t"))
     >>> cut = entries.CallEnded("t1", "c", "water", "unknown", "interrupted")
@@ -291,35 +270,30 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     is_in_vain = failed and not turn.inputs
     if turn.route != NOWHERE and (is_uncertain or is_in_vain):
         return text or UNCERTAIN, False
-    # A child answers its parent; what is done later, upon a yes, only the person can be told.
+    # A child answers its parent. Later results of an approved call go to the person.
     is_parents = bool(bounds.parent and turn.inputs)
     return text, is_parents or bounds.says == "silent" or failed or not text
 
 
-# Messages of a turn that are kept, calls, and characters of each: the most that can be set.
+# Upper limits of a daily note: messages of a turn, calls, and characters of each.
 MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 20, 1000
 _QUOTE = "[replying to"
 
 
 class FinishedTurn(msgspec.Struct, frozen=True):
-    """A turn that has its answer, as a daily note tells it.
-
-    *asked* are the owner's words, *others* counts messages of somebody else.  *label* is what the
-    conversation knew then; *calls* come with the beginning of what they gave, unless they only
-    looked, and *more* were made.  One that *forgets* was about words that are not to be kept: of
-    it, and of one that knew strangers' words, there is no *answer*, nor what calls gave.
-    """
+    """A turn that has its answer, as a daily note describes it."""
 
     turn: str
     at: float
-    asked: tuple[str, ...] = ()
-    others: int = 0
+    asked: tuple[str, ...] = ()  # the owner's words
+    others: int = 0  # number of messages of other people
+    # with the beginning of their results, unless they only read
     calls: tuple[entries.CallEnded, ...] = ()
-    more: int = 0
+    more: int = 0  # number of further calls
     failed: bool = False
-    label: Label = Label(untrusted=True)
-    forgets: bool = False
-    answer: str = ""
+    label: Label = Label(untrusted=True)  # of the conversation at that time
+    forgets: bool = False  # about words that must not be stored: *answer* and results are left out
+    answer: str = ""  # empty if *forgets*, or if strangers' words were read
 
 
 def finished(
@@ -329,9 +303,9 @@ def finished(
     replied: entries.Replied,
     label: Label,
 ) -> FinishedTurn | None:
-    """Sum up a turn that is answered by *replied* at Unix time *at*.
+    """Summarize a turn that was answered by *replied* at Unix time *at*.
 
-    None for the run of a task that did nothing and had nothing to say: there are many.
+    Return None for a run that did nothing and had nothing to report: there are many.
     """
     given, calls = list(inputs), list(receipts)
     if replied.quiet and not calls:
@@ -342,7 +316,7 @@ def finished(
     return FinishedTurn(
         turn=replied.turn or "",
         at=at,
-        asked=tuple(asked(one) for one in own[:MAX_ASKED]),
+        asked=tuple(describe_message(one) for one in own[:MAX_ASKED]),
         others=sum(one.untrusted for one in given),
         calls=tuple(
             msgspec.structs.replace(
@@ -358,8 +332,8 @@ def finished(
     )
 
 
-def asked(received: Received) -> str:
-    """Give the words of a message in a short line, without what it replies to."""
+def describe_message(received: Received) -> str:
+    """Return the words of a message as a short line, without the message that it replies to."""
     if received.bounds is not None:
         of = received.bounds.parent
         return f"(a child run of {of})" if of else f"(the task {received.bounds.owner})"
@@ -367,12 +341,12 @@ def asked(received: Received) -> str:
 
 
 def _own(text: str) -> str:
-    """Leave out what somebody replied to: those words may be anybody's."""
+    """Remove the quoted message of a reply, which may be anybody's words."""
     return text.rpartition("]\n")[2] if text.startswith(_QUOTE) else text
 
 
 def plain_words(text: str, most: int = MAX_WORDS) -> str:
-    """Make *text* fit between backticks in one line of *most* characters.
+    """Return *text* in one line of *most* characters that fits between backticks.
 
     >>> plain_words("`a`\\n\\n# b")
     "'a' # b"

@@ -1,6 +1,6 @@
-"""What ``elwood receipts`` and ``elwood session`` do: they show what stands in the journals.
+"""Implementation of ``elwood receipts`` and ``elwood session``: they show the journals.
 
-They work while Elwood runs, and when none can: nothing is opened for writing.
+They work whether Elwood runs or not, and open nothing for writing.
 """
 
 import re
@@ -21,7 +21,7 @@ from elwood.agent.models.ledger import Charged, Ledger, spent
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import course, in_table
 from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.state import Log, Session, left
+from elwood.agent.session.log.state import Log, Session, describe_open_work
 from elwood.agent.session.reading.export import exported
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.session.reading.render import (
@@ -40,27 +40,26 @@ from elwood.foundation.storage.journal import JournalDamaged, S, entries_of, rep
 from elwood.foundation.text.lines import ago, size_text
 from elwood.foundation.text.tables import Row, Styled
 
-# Days whose cost is drawn.
+# Days in the chart of costs.
 DAYS = 14
 SESSIONS = ("conversation", "last active", "time", "turns", "size", "to do")
-# In a backup.
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class SessionJournal(msgspec.Struct):
-    """The log of one conversation; *damage* says what was wrong with it when it was read."""
+    """The log of one conversation; *damage* describes any fault found when reading it."""
 
     path: Path
     damage: str = ""
 
     def log(self) -> Log:
-        """Yield its entries, up to where it is damaged."""
+        """Yield its entries, up to the first damaged one."""
         with self.noting():
             yield from entries_of(self.path, Entry)
 
     def newest(self) -> tuple[Session, float]:
-        """Give the state now, and when the newest entry was written."""
+        """Return the present state, and the time of the newest entry."""
         with self.noting():
             return replay(self.path, Entry, Session)
         return Session(), 0.0
@@ -76,16 +75,13 @@ class SessionJournal(msgspec.Struct):
 
 
 class ConversationListed(msgspec.Struct, frozen=True):
-    """A conversation, *last_active* at a Unix time; *size* is that of its log, in bytes.
-
-    *to_do* says what is under way and what is left, in words.
-    """
+    """A conversation in the list of ``elwood session list``."""
 
     conversation: str
-    last_active: float
+    last_active: float  # Unix time
     turns: int
-    size: int
-    to_do: tuple[str, ...] = ()
+    size: int  # of its log, in bytes
+    to_do: tuple[str, ...] = ()  # open and remaining work, in words
 
 
 def _journals(config: Config) -> dict[str, SessionJournal]:
@@ -102,7 +98,7 @@ def _journal(config: Config, session: str) -> SessionJournal:
 
 
 def _complain(journals: Iterable[SessionJournal], what: str = "") -> int:
-    """Print what was wrong with *journals*, and *what* that means, if anything was."""
+    """Print the faults of *journals*, each with its consequence *what*."""
     damages = [one.damage for one in journals if one.damage]
     for damage in damages:
         print(f"{damage}{what}", file=sys.stderr)
@@ -113,7 +109,7 @@ NOT_SHOWN = "; what stands behind it is not shown"
 
 
 def journal_state(path: Path, entries: Any, new: type[S]) -> S:
-    """Give the state of a journal, a *new* one if it has not begun.  Raises CliFailure."""
+    """Return the state of a journal, a *new* one if it does not exist.  Raises CliFailure."""
     try:
         return replay(path, entries, new)[0]
     except FileNotFoundError:
@@ -123,7 +119,7 @@ def journal_state(path: Path, entries: Any, new: type[S]) -> S:
 
 
 def budget(config: Config, given: Namespace) -> int:
-    """Print what models have cost, and how near the limits are."""
+    """Print the costs of models, and the distance to the limits."""
     path, zone, now = config.of(Paths).state / "usage.jsonl", config.of(Owner).timezone, time.time()
     journal, ledger, entries = SessionJournal(path), Ledger(), list[Charged]()
     if path.exists():
@@ -173,7 +169,7 @@ def newest_calls(
     tool: str | None = None,
     outcome: str | None = None,
 ) -> tuple[list[CallRecord], list[SessionJournal]]:
-    """Give the newest calls since *when* that are wanted, oldest first, and where they stand.
+    """Return the newest matching calls since *when*, oldest first, and their journals.
 
     Raises CliFailure.
     """
@@ -199,7 +195,7 @@ def as_json(call: CallRecord) -> dict[str, object]:
 
 
 def since(text: str, now: float, zone: tzinfo) -> float | None:
-    """Read a time: ``2h`` ago, or a date and time in *zone*; None if it is neither."""
+    """Parse a time: ``2h`` ago, or a date and time in *zone*; None if it is neither."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()
@@ -214,7 +210,7 @@ def since(text: str, now: float, zone: tzinfo) -> float | None:
 
 
 def list_sessions(config: Config, given: Namespace) -> int:
-    """Print a line for each conversation, the one active last at the top."""
+    """Print a line for each conversation, the most recently active first."""
     found, journals = conversations(config)
     zone, now = config.of(Owner).zone, time.time()
 
@@ -230,7 +226,7 @@ def list_sessions(config: Config, given: Namespace) -> int:
 
 
 def conversations(config: Config) -> tuple[list[ConversationListed], list[SessionJournal]]:
-    """List all conversations, the one active last at the top, and where they stand."""
+    """Return all conversations, the most recently active first, and their journals."""
     journals = _journals(config)
     found = []
     for name, journal in journals.items():
@@ -239,13 +235,13 @@ def conversations(config: Config) -> tuple[list[ConversationListed], list[Sessio
             files = (journal.path, *segments(journal.path).values())
             size = sum(path.stat().st_size for path in files)
             turn = ["a turn"] if session.turn is not None else []
-            to_do = (*turn, *left(session))
+            to_do = (*turn, *describe_open_work(session))
             found.append(ConversationListed(name, last, session.turns, size, to_do))
     return sorted(found, key=lambda one: -one.last_active), list(journals.values())
 
 
 def export(config: Config, given: Namespace) -> int:
-    """Write a conversation into a file for its owner alone, or to stdout."""
+    """Write a conversation to a file that only its owner can read, or to stdout."""
     journal = _journal(config, given.id)
     history = History(given.id, journal.log())
     if journal.damage:
@@ -255,7 +251,7 @@ def export(config: Config, given: Namespace) -> int:
     if not content:
         raise CliFailure("nothing was said there yet, or all of it was put away: session show")
     if given.output is None:
-        # A pipe of another encoding must not change what somebody said.
+        # The encoding of a pipe must not change the text.
         put_out(content.encode())
     else:
         given.output.touch(mode=0o600)

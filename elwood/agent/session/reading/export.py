@@ -1,7 +1,7 @@
-"""A conversation as one file that needs nothing else: Markdown, or a page of HTML.
+"""Exports a conversation as one self-contained file: Markdown, or an HTML page.
 
-Everything in it was said by somebody.  In Markdown all of it stands in fences; on the page what
-people said is plain text, and nothing in an answer makes an element that is ours.
+All text in it is untrusted. In Markdown it is in fences. On the page, people's messages are plain
+text, and answers cannot create elements of the page's own kind.
 """
 
 from collections import Counter, defaultdict
@@ -21,23 +21,23 @@ from elwood.foundation.text.lines import fence_of, literal, one_line
 Format = Literal["md", "html"]
 Line = Sequence[TurnRecord]
 
-WORDS = 60  # characters of what a turn began with, in the table of contents
-# Characters of a page up to which answers are shown as meant, then as they stand: some seconds.
+WORDS = 60  # characters of a turn's first words in the table of contents
+# Characters of answers that a page renders as Markdown, which takes seconds; the rest is plain.
 MAX_RENDERED = 2_000_000
 
 
 def exported(
     title: str, history: History, zone: tzinfo, format_: Format, redact: Callable[[str], str]
 ) -> str:
-    """Write the present conversation; empty if nothing was said in it.
+    """Return the present conversation; empty if it has no messages.
 
-    *redact* takes secrets out.  Markdown has the present line, the page the other lines of the
-    conversation as well; neither has commands and their answers.
+    *redact* removes secrets. Markdown has the present line, the page also the other lines of the
+    conversation; neither has commands and their answers.
     """
     title, lines = one_line(title, MAX_TOOL), lines_of(history)
     if not lines:
         return ""
-    # A call that waited for the owner is of two turns, and stands in the later one.
+    # A call that waited for the owner belongs to two turns, and is shown in the later one.
     places = {
         id(call): turn.seq for line in reversed(lines) for turn in line for call in turn.calls
     }
@@ -48,10 +48,10 @@ def exported(
 
 
 def lines_of(history: History) -> list[list[TurnRecord]]:
-    """List the lines of the present conversation: the present one, then what others have besides.
+    """Return the lines of the present conversation: the present line, then the rest of the others.
 
-    A line goes on with the first turn that followed its last one; further ones begin a line each.
-    What was put away, or taken back as a whole, is another conversation.
+    A line continues with the first turn after its last one; each further turn begins a new line.
+    Archived and completely undone conversations are not included.
     """
     present = [one for one in history.turns if history.is_present(one.seq)]
     if not present:
@@ -68,7 +68,7 @@ def lines_of(history: History) -> list[list[TurnRecord]]:
 
 
 class ExportItem(msgspec.Struct, frozen=True):
-    """*who* said *text* at Unix time *at*, or how many calls did it."""
+    """*who* said *text* at Unix time *at*; or a summary of calls, with their list."""
 
     kind: Literal["person", "answer", "receipts"]
     who: str
@@ -89,14 +89,14 @@ def items_of(
     if done := [one for one in turn.calls if places[id(one)] == turn.seq]:
         bad = Counter(one.outcome for one in done if one.outcome != "ok")
         told = [_count(len(done), "call"), *(f"{many} {what}" for what, many in bad.items())]
-        text = "\n".join(_did(one, redact) for one in done)
+        text = "\n".join(_describe_call(one, redact) for one in done)
         yield ExportItem("receipts", ", ".join(told), max(one.at for one in done), text)
     if (answer := turn.answer) is not None and answer.text:
         who = "Elwood (no answer)" if answer.failed else "Elwood"
         yield ExportItem("answer", who, turn.answered_at, redact(answer.text))
 
 
-def _did(call: CallRecord, redact: Callable[[str], str]) -> str:
+def _describe_call(call: CallRecord, redact: Callable[[str], str]) -> str:
     what = what_was_called(redact(call.tool), redact(call.target))
     took = f" {DOT} {call.took}" if call.took else ""
     return f"{outcome_line(call.outcome, what, call.ruling)}{took}"
@@ -118,7 +118,7 @@ def _block(item: ExportItem, zone: tzinfo) -> str:
 
 
 class _Page(msgspec.Struct):
-    """Writes *lines* as HTML, calls at their *places*; the Markdown of *room* characters."""
+    """Writes *lines* as HTML, calls at their *places*; renders *room* characters of Markdown."""
 
     lines: Sequence[Line]
     places: dict[int, int]
@@ -129,14 +129,14 @@ class _Page(msgspec.Struct):
     def written(self, title: str) -> str:
         main, *others = self.lines
         head = f"<header><h1>{escape(title)}</h1></header>\n<nav>{self._contents()}</nav>\n"
-        body = [head, "<main>\n", self._forked(main[0].parent), *map(self._turn, main)]
+        body = [head, "<main>\n", self._fork_links(main[0].parent), *map(self._turn, main)]
         body += [
             _folded("branch", self._about(line), "".join(map(self._turn, line))) for line in others
         ]
         return _PAGE.format(title=escape(title), style=_STYLE, body="".join(body))
 
     def _contents(self) -> str:
-        """Draw the tree; a line stands behind that from which it forks, so the last are first."""
+        """Draw the tree; a fork is inside its origin, so the last lines come first."""
         drawn: defaultdict[int, str] = defaultdict(str)
         for line in reversed(self.lines):
             rows = "".join(
@@ -150,8 +150,8 @@ class _Page(msgspec.Struct):
             drawn[start] = f"{_folded('contents', head, f'<ol>{rows}</ol>')}{drawn[start]}"
         return drawn[self.lines[0][0].parent]
 
-    def _forked(self, parent: int) -> str:
-        """Link to the lines that begin behind the turn *parent*."""
+    def _fork_links(self, parent: int) -> str:
+        """Link to the lines that fork after the turn *parent*."""
         return "".join(
             f'<p class="fork">⤷ <a href="#t{line[0].number}">{self._about(line)}</a></p>\n'
             for line in self.lines[1:]
@@ -166,7 +166,7 @@ class _Page(msgspec.Struct):
 
     def _turn(self, turn: TurnRecord) -> str:
         items = "".join(map(self._item, items_of(turn, self.places, self.redact)))
-        return f'<section id="t{turn.number}">\n{items}{self._forked(turn.seq)}</section>\n'
+        return f'<section id="t{turn.number}">\n{items}{self._fork_links(turn.seq)}</section>\n'
 
     def _item(self, item: ExportItem) -> str:
         who, when = escape(one_line(item.who, MAX_TOOL)), datetime.fromtimestamp(item.at, self.zone)
@@ -182,7 +182,7 @@ def _folded(kind: str, head: str, body: str) -> str:
     return f'<details class="{kind}"><summary>{head}</summary>\n{body}</details>\n'
 
 
-# The policy lets nothing run and nothing be fetched, should anything ever get past the escaping.
+# The policy blocks scripts and requests, in case text gets past the escaping.
 _PAGE = """\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">

@@ -1,4 +1,4 @@
-"""What really happened in a turn, read from its receipts and never from the model's words."""
+"""The real effects of a turn, from its receipts and never from the model's words."""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -8,10 +8,10 @@ from elwood.agent.session.reading.records import CallRecord
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import RECORDS_HEAD
 
-# Stands above the block, and nowhere else: `unsupported_claims` takes it out of the model's text.
+# Heading of the block. `unsupported_claims` removes it from the model's text.
 HEAD = RECORDS_HEAD
 NOTHING = "nothing was done for this answer"
-# Below the calls that only looked, failed or wait.
+# Last line, below calls that only read, failed or wait.
 NOTHING_ELSE = "nothing else was done for this answer"
 MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○", "waiting": "⏳"}
 UNDER_WAY = "…"
@@ -22,7 +22,7 @@ WORDS = {
     "dry run": "dry run, nothing was done",
     "waiting": "waits for your approval",
 }
-# Who allowed or refused a call; nobody had to when there is no ruling.
+# Who allowed or refused a call. Without a ruling, no decision was necessary.
 RULINGS = {
     "once": "allowed once by you",
     "conversation": "allowed for this conversation",
@@ -33,9 +33,9 @@ RULINGS = {
     "expired": "you did not answer in time",
     "withdrawn": "withdrawn",
 }
-# Parts a ruling from what the model chose, which may not hold it.
+# Separates a ruling from text of the model, which may not contain it.
 DOT = "·"
-# Lines of a footer; the rest is counted.
+# Maximum lines of a footer; the rest is counted.
 MAX_LINES = 12
 # Characters of a tool's name, of a target, and of numbers.
 MAX_TOOL, MAX_TARGET, MAX_NUMBERS = 64, 80, 24
@@ -49,13 +49,12 @@ def activity(
     unsupported: bool = False,
     left_out: int = 0,
 ) -> str:
-    """List the calls of a turn for the foot of the reply: one line each, one for all looks.
+    """List the calls of a turn for the footer of the reply: a line each, one for all reads.
 
-    With a *zone* each line says when it was; *numbered* ones can be opened where they are read.
-    *unsupported* says that the reply speaks of something done, and no tool that acts succeeded:
-    that is told as a fact; so is that *left_out* calls were too many to be run.  The names of
-    unknown tools and the targets are the model's words: neither can begin a line of its own, nor
-    say who allowed it.
+    With a *zone* each line has its time; *numbered* calls can be opened in this chat.
+    *unsupported*: the reply claims an effect, and no tool with an effect succeeded; the list states
+    that. It also states that *left_out* calls were over the limit. The names of unknown tools and
+    the targets are the model's words: they can neither begin a line nor imitate a ruling.
 
     >>> paid = CallEnded("t", "c", "pay", "failed", "", "rent", ruling="once")
     >>> print(activity([paid], left_out=9))
@@ -84,7 +83,7 @@ def activity(
         numbers = [one.number for one in found if one.number] if numbered else []
         where = " ".join(filter(None, (when, _numbers(numbers))))
         lines.append(f"{line}{times} {DOT} {where}" if where else f"{line}{times}")
-    # What is uncertain or still to come is never cut off.
+    # Uncertain and waiting calls are never cut.
     open_ = (MARKS["unknown"], MARKS["waiting"])
     lines.sort(key=lambda line: not line.startswith(open_))
     shown = max(MAX_LINES, sum(line.startswith(open_) for line in lines))
@@ -98,7 +97,7 @@ def activity(
 
 
 def _looked_at(kinds: Sequence[str]) -> str:
-    """Say how many of each of *kinds* were looked at.
+    """Count the reads of each kind.
 
     >>> _looked_at(["file", "page", "file"])
     'looked at 2 files, 1 page'
@@ -108,7 +107,7 @@ def _looked_at(kinds: Sequence[str]) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    """Write *numbers* in a row as their first and last.
+    """Format *numbers*, with ranges for consecutive ones.
 
     >>> _numbers([3, 4, 5, 7]), _numbers([])
     ('#3-5, 7', '')
@@ -124,7 +123,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def allowed_by(ruling: str) -> str:
-    """Say in words who allowed or refused a call; *ruling* is how, and then by whom.
+    """Describe who allowed or refused a call; *ruling* is the way, then the name.
 
     >>> allowed_by("standing permission 3 of tg:1"), allowed_by("once tg:1"), allowed_by("")
     ('standing permission', 'allowed once by you', '')
@@ -133,7 +132,7 @@ def allowed_by(ruling: str) -> str:
 
 
 def what_was_called(tool: str, target: str) -> str:
-    """Name a call in one line: both may be the model's words."""
+    """Describe a call in one line: both parts may be the model's words."""
     return f"{one_line(tool, MAX_TOOL)} {one_line(target, MAX_TARGET)}".rstrip()
 
 

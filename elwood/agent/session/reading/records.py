@@ -1,4 +1,4 @@
-"""What happened in a conversation, turn by turn: one pass over its log, for all who show it."""
+"""The history of a conversation, turn by turn, from one pass over its log."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -14,53 +14,50 @@ from elwood.agent.session.log.turns import call_key
 
 
 class CallRecord(msgspec.Struct):
-    """One call with all its steps; times are Unix seconds, None for a step that was not taken.
+    """One call with all its steps; times are Unix seconds, None for a step that did not happen.
 
-    *outcome* is that of `CallEnded`; while there is none "waiting", for the owner, or "under way".
-    *plan* is the hash of what ran, *by* who decided, *turn* where the call was first made, *done*
-    what the tool says was done; *seq* is the entry of its newest step.  *message* is the id of
-    the message that the turn began with, as in the log; what else it has of `CallEnded` means the
-    same as there.  The call *outer* made it as its *place*-th, and has the same *number*.
+    Other fields are as in `CallEnded`.
     """
 
     session: str
-    turn: str
+    turn: str  # where the call was first made
     call: str
     tool: str
+    # as in `CallEnded`; before that "waiting" (for the owner) or "under way"
     outcome: str = "under way"
     target: str = ""
     effect: str = ""
-    plan: str = ""
+    plan: str = ""  # hash of the plan that ran
     ruling: str = ""
-    by: str = ""
+    by: str = ""  # the person who decided
     pending_at: float | None = None
     decided_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
     label: Label = CLEAN
     origin: str = ""
-    done: str = ""
-    seq: int = 0
-    message: str = ""
-    number: int = 0
+    done: str = ""  # effect, as the tool reported it
+    seq: int = 0  # entry of its newest step
+    message: str = ""  # id of the message that the turn began with, as in the log
+    number: int = 0  # a nested call has the number of its outer call
     looked: str = ""
-    outer: str = ""
-    place: int = 0
+    outer: str = ""  # the call that made it
+    place: int = 0  # its position among the calls of *outer*
 
     @property
     def name(self) -> str:
-        """What people call it by: ``12``, or ``12.3`` for the third call made by call 12."""
+        """Its name for people: ``12``, or ``12.3`` for the third call made by call 12."""
         place = f".{self.place}" if self.place else ""
         return f"{self.number}{place}" if self.number else ""
 
     @property
     def is_detail(self) -> bool:
-        """Return True for a look within another call: hundreds would hide the rest in a list."""
+        """Return True for a nested call that only read: hundreds would hide the rest in a list."""
         return self.place > 0 and self.outcome == "ok" and not self.has_acted
 
     @property
     def at(self) -> float:
-        """When the newest step was taken."""
+        """Time of the newest step."""
         steps = (self.pending_at, self.decided_at, self.started_at, self.ended_at)
         return max(step for step in steps if step is not None)
 
@@ -71,14 +68,14 @@ class CallRecord(msgspec.Struct):
 
     @property
     def took(self) -> str:
-        """How long it ran: ``2.5 s``; empty if it did not run to its end."""
+        """Duration: ``2.5 s``; empty if it did not run to its end."""
         if self.started_at is None or self.ended_at is None or not self.effect:
             return ""
         return f"{self.ended_at - self.started_at:.1f} s"
 
 
 class TurnInput(msgspec.Struct, frozen=True):
-    """A message that became part of a turn by the entry *seq*, and what was told before it."""
+    """A message that joined a turn with the entry *seq*, and the notice before it."""
 
     seq: int
     at: float
@@ -87,35 +84,31 @@ class TurnInput(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct):
-    """One turn; it began *at* (Unix seconds), by the entry *seq*.  *read* and *wrote* are tokens.
-
-    *calls* were made in it or, if they had waited for the owner, run.  *answered* is the entry
-    that ended it.  *parent* is the entry of the turn before it on its line; of a first turn that
-    with which the conversation began (0: the log).
-    """
+    """One turn."""
 
     id: str
-    seq: int
-    at: float
+    seq: int  # first entry
+    at: float  # Unix time
     heard: list[TurnInput] = []
-    calls: list[CallRecord] = []
+    calls: list[CallRecord] = []  # calls made in it, and waiting calls that ran in it
     requests: int = 0
-    read: int = 0
-    wrote: int = 0
+    read: int = 0  # tokens
+    wrote: int = 0  # tokens
     answer: entries.Replied | None = None
-    answered: int = 0
+    answered: int = 0  # the entry that ended it
     answered_at: float = 0.0
+    # entry of the previous turn on its line, or of the conversation's beginning (0: the log)
     parent: int = 0
 
     @property
     def words(self) -> str:
-        """What people said in it, to tell it from others."""
+        """People's words in it, to recognize it by."""
         said = (one.received.text or one.received.missing for one in self.heard)
         return " / ".join(said) or "(a call that had waited)"
 
     @property
     def number(self) -> int:
-        """How it is called by people: ``7`` is the turn t7."""
+        """Its number for people: ``7`` is the turn t7."""
         return int(self.id[1:]) if self.id[1:].isdecimal() else 0
 
 
@@ -143,11 +136,11 @@ class History:
         self.line = spans(moves, head)
 
     def is_present(self, seq: int) -> bool:
-        """Tell whether the entry *seq* lies on the present line of the conversation."""
+        """Return True if the entry *seq* is on the present line of the conversation."""
         return is_on(seq, self.line)
 
     def is_since(self, start: int, seq: int) -> bool:
-        """Tell whether the entry *seq* lies on the present line, from the entry *start* on."""
+        """Return True if the entry *seq* is on the present line, not before the entry *start*."""
         return seq >= start and self.is_present(seq)
 
     def turn(self, number: int) -> TurnRecord | None:
@@ -216,7 +209,7 @@ class History:
         return call
 
     def _step(self, seq: int, at: float, entry: Step | entries.CallNested) -> None:
-        # A call that waited for the owner goes on under its key in a later turn.
+        # A call that waited for the owner continues under its key in a later turn.
         key = entry.call if entry.call in self._open else call_key(entry.turn, entry.call)
         call = self._open.get(key)
         if call is None:
@@ -254,13 +247,13 @@ class History:
         call.seq, call.ruling, call.by, call.decided_at = seq, entry.ruling, entry.by, at
         if entry.allowed:
             call.outcome = "under way"
-        elif call.ended_at is not None:  # its turn has gone on without it
+        elif call.ended_at is not None:  # its turn continued without it
             call.outcome = "denied"
             del self._open[key]
 
 
 def moved_to(entry: Entry) -> int | None:
-    """Return where *entry* moves the head; None if it does not."""
+    """Return the new head if *entry* moves it, else None."""
     match entry:
         case entries.Rewound(to) | entries.Resumed(to):
             return to
@@ -270,9 +263,9 @@ def moved_to(entry: Entry) -> int | None:
 
 
 def spans(moves: Sequence[tuple[int, int]], head: int) -> list[tuple[int, int]]:
-    """List the stretches of the log, both ends inclusive, that lie on the line up to *head*.
+    """Return the parts of the log, both ends inclusive, on the line that ends at *head*.
 
-    *moves* are the entries that moved the head, in order, and where to.
+    *moves* are the entries that moved the head, in order, each with its target.
 
     >>> spans([(10, 4), (15, 0), (20, 12)], 25)
     [(1, 4), (10, 12), (20, 25)]

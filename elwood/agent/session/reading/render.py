@@ -1,4 +1,4 @@
-"""What is shown of records: tables, a turn as it was told, /receipts."""
+"""Texts about records: tables, a turn's transcript, /receipts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,13 +24,13 @@ from elwood.foundation.text.characters import clean
 from elwood.foundation.text.lines import ago, code, cut, fence_of, literal, one_line
 from elwood.foundation.text.tables import Row, Style, Styled
 
-# Characters of a text in a table, and of a name; of a fact about a call that is opened.
+# Characters of a text in a table, of a name, and of a fact about a call.
 CELL, NAME, FACT = 200, 60, 60
-# Calls that /receipts lists when nobody says how many; characters of an error.
+# Calls on a page of /receipts; characters of an error.
 LISTED, MAX_ERROR = 10, 300
-# Calls within a call that is opened that are listed; the rest is counted.
+# Nested calls listed with a call; the rest is counted.
 WITHIN = 20
-# Characters of what was given to a call that is opened, and of what came of it.
+# Characters of a call's arguments, and of its result.
 MAX_GIVEN, MAX_RESULT = 1000, 1500
 FORGOTTEN = "(it was about words that are not to be kept)"
 CALLS = (
@@ -43,9 +43,9 @@ _STYLES: Mapping[str, Style] = {"failed": "bad", "unknown": "bad", "denied": "wa
 
 
 def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAnswer:
-    """Answer ``/receipts`` with the newest of *calls* that ended, the newest last.
+    """Answer ``/receipts`` with the newest ended *calls*, the newest last.
 
-    *given* is what was typed behind it: which page.
+    *given* are the arguments: the page.
     """
     wanted, number = asked_page(given)
     if wanted:
@@ -66,7 +66,7 @@ def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAns
 
 
 def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) -> CommandAnswer:
-    """Answer ``/receipts 12`` with all that is known of the call with that *number* in *log*."""
+    """Answer ``/receipts 12`` with the details of the call with that *number* in *log*."""
     proposed, given, result, forgets = dict[str, str](), "", "", False
 
     def noting() -> Iterator[tuple[int, float, Entry]]:
@@ -76,7 +76,7 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
                 case entries.Said(message=message):
                     proposed = {call.id: call.arguments for call in message.calls}
                 case entries.CallEnded(call=id_, number=found) as ended if found == number:
-                    # What waited was proposed in an earlier turn.
+                    # A waiting call was proposed in an earlier turn.
                     given = given or proposed.get(id_, "")
                     result, forgets = ended.text, ended.forgets
             yield line
@@ -102,7 +102,7 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
         fence = fence_of(shown)
         lines += ["", f"{name}:", fence, shown, fence] if shown.strip() else []
     within = [one for one in made if one.place and one.number == number]
-    # Those that acted come first: of hundreds most only looked.
+    # Those with effects first: most of hundreds only read.
     within.sort(key=lambda one: one.is_detail)
     lines += ["", f"Calls made by it: {len(within)}"] if within else []
     lines += [f"- {literal(redact(f'{one.name}: {_call_line(one)}'))}" for one in within[:WITHIN]]
@@ -112,7 +112,7 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
 
 
 def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
-    """Answer ``/tools`` with all *tools*, or more of the one *given*, and how they did in *log*."""
+    """Answer ``/tools`` with all *tools*, or details of the *given* one, and counts from *log*."""
     calls, failed, errors = Counter[str](), Counter[str](), dict[str, str]()
     for _, _, entry in log:
         if isinstance(entry, entries.CallEnded):
@@ -177,20 +177,20 @@ def turn_cells(turn: TurnRecord, zone: tzinfo, now: float) -> Row:
     )
 
 
-# --- one turn, as it was told ---------------------------------------------------------------------
+# --- one turn -------------------------------------------------------------------------------------
 
 
 def transcript(turn: TurnRecord, log: Log, zone: tzinfo) -> Iterator[str]:
-    """Tell a turn of *log*: who said what, and what was done until it had its answer."""
+    """Yield a turn of *log*: messages and calls until its answer."""
     for seq, at, entry in log:
         for one in (heard.received for heard in turn.heard if heard.seq == seq):
-            yield _told(at, zone, one.principal, one.text)
+            yield _format_entry(at, zone, one.principal, one.text)
         is_of_it = turn.seq <= seq and (seq <= turn.answered or not turn.answered)
-        if is_of_it and (told := _said_and_done(entry)) is not None:
-            yield _told(at, zone, *told)
+        if is_of_it and (told := _describe_entry(entry)) is not None:
+            yield _format_entry(at, zone, *told)
 
 
-def _said_and_done(entry: Entry) -> tuple[str, str] | None:
+def _describe_entry(entry: Entry) -> tuple[str, str] | None:
     match entry:
         case entries.Prompted(prompt):
             tools = ", ".join(tool.name for tool in prompt.tools)
@@ -219,8 +219,8 @@ def _said_and_done(entry: Entry) -> tuple[str, str] | None:
     return None
 
 
-def _told(at: float, zone: tzinfo, who: str, text: str) -> str:
-    # What was said is indented and cannot begin a line: nobody speaks in another's name.
+def _format_entry(at: float, zone: tzinfo, who: str, text: str) -> str:
+    # The text is indented and cannot begin a line, so it cannot imitate another speaker.
     shown = ("".join(filter(str.isprintable, line)) for line in text.splitlines())
     lines = indent("\n".join(shown), "  ")
     return f"[{_time(at, zone)}] {one_line(who, 100)}:\n{lines}\n"

@@ -1,4 +1,4 @@
-"""Proves the journals: from their own lines, and from what is known of them elsewhere."""
+"""Verifies the journals with their own lines, and with records of them elsewhere."""
 
 import sys
 import tempfile
@@ -25,7 +25,7 @@ from elwood.foundation.storage.journal import verify as verify_journal
 
 
 class Witness(Protocol):
-    """What can tell of the anchors from elsewhere: a feature (`agent.feature.Feature`)."""
+    """A source of anchors outside the state folder: a feature (`agent.feature.Feature`)."""
 
     @property
     def carried_heads(self) -> Callable[[Config], Iterable[CarriedHead]]: ...
@@ -34,7 +34,7 @@ class Witness(Protocol):
 
 
 def verify(config: Config, given: Namespace) -> int:
-    """Verify each journal that is named, or all, from the files and what was anchored of them."""
+    """Verify the given journals, or all, with their files and anchors."""
     ours = None if given.paths else config.of(Paths)
     if ours is None and (given.against is not None or given.accept):
         raise CliFailure("--against and --accept are for all journals: name none", USAGE)
@@ -83,7 +83,7 @@ def _read_anchors(paths: Iterable[Path]) -> tuple[Wanted, Known]:
     wanted: Wanted = {}
     known: Known = {}
     for folder in dict.fromkeys(one for path in paths for one in (path.parent, path.parent.parent)):
-        with suppress(JournalDamaged, OSError):  # as a journal among the others it is told of
+        with suppress(JournalDamaged, OSError):  # reported with the other journals
             known[folder] = anchors.history(folder)
             wanted |= {folder / name: [one] for name, one in known[folder][0].journals.items()}
     return wanted, known
@@ -92,7 +92,7 @@ def _read_anchors(paths: Iterable[Path]) -> tuple[Wanted, Known]:
 def _compare_heads(
     config: Config, features: Iterable[Witness], known: Anchors, digests: Collection[str]
 ) -> Iterator[str]:
-    """Compare the anchors with their heads that files of *features* carry."""
+    """Compare the anchors with copies of their heads in files of *features*."""
     for one in (carried for feature in features for carried in feature.carried_heads(config)):
         if one.head not in digests and not known.is_void(one.begin, one.end):
             yield (
@@ -104,7 +104,7 @@ def _compare_heads(
 def _compare_backup(
     backup: Path, features: Iterable[Witness], state: Path, wanted: Wanted
 ) -> list[str]:
-    """Add to *wanted* what the anchors in *backup* say; return what keeps them from being read."""
+    """Add the anchors in *backup* to *wanted*; return the errors of reading them."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             for feature in features:
@@ -125,7 +125,7 @@ def _compare_backup(
 
 
 def _accept(state: Path, bad: Iterable[Path]) -> None:
-    """Have what is missing told no more: the journals go on from where they are."""
+    """Stop reporting the missing parts: the journals continue from their present ends."""
     names = tuple(path.relative_to(state).as_posix() for path in bad if path.is_relative_to(state))
     try:
         with holding(state):
@@ -137,7 +137,7 @@ def _accept(state: Path, bad: Iterable[Path]) -> None:
 
 
 def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """List the journals named by *paths*; in folders, those of the folders inside too."""
+    """Yield the journals in *paths*; folders are searched recursively."""
     for path in paths:
         if path.is_dir():
             yield from sorted(path.rglob("*.jsonl"))
@@ -146,7 +146,7 @@ def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def described(result: Verified) -> str:
-    """Say in one line what a verification has shown."""
+    """Describe the result of a verification in one line."""
     text = f"{result.entries} entries in {result.lines} lines"
     if result.first is not None and result.last is not None:
         text += f" from {day(result.first)} to {day(result.last)}"

@@ -1,6 +1,6 @@
-"""How a gate gets the owner's yes: record the question, ask approvals, wait a while, record.
+"""Gets the owner's approval for a call: record the question, ask approvals, wait, record.
 
-Facts are fetched from approvals; what comes up is only a hint that asking again is worth while.
+Facts are fetched from approvals; a message from there is only a hint to ask again.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -40,11 +40,11 @@ from elwood.agent.tools.tool import Output, Tool
 from elwood.foundation.runtime import ActorUnavailable, Address, Signal
 from elwood.foundation.storage.disk import DiskFull
 
-# Seconds between two tries to reach approvals while it is being restarted.
+# Seconds between two tries to reach approvals during its restart.
 PAUSE = 1.0
-# Seconds of a turn, or a tenth of what is left of it, that are kept for the model to answer in.
+# Seconds of a turn, or a tenth of its remaining time, reserved for the model's answer.
 TO_ANSWER = 60.0
-# Calls of one conversation that may wait for the owner at a time.
+# Calls of one conversation that may wait for the owner at the same time.
 MAX_KEPT = 10
 WAITING = (
     "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
@@ -63,7 +63,7 @@ TOLD = {
 
 
 class ExaminedCall(msgspec.Struct, frozen=True):
-    """A call, examined: what it would do, the hash of exactly that, and the scope it is in."""
+    """A call with its plan, the hash of exactly that, and its scope."""
 
     tool: Tool
     given: object
@@ -74,15 +74,15 @@ class ExaminedCall(msgspec.Struct, frozen=True):
 
     @property
     def gives(self) -> Label:
-        """What its result brings into the conversation."""
+        """The label of its result."""
         is_private = isinstance(self.plan.action, ReadFiles)
         return self.tool.gives | PRIVATE if is_private else self.tool.gives
 
 
 class CallNotRun(Exception):
-    """A call comes to nothing, or nobody knows; *output* says why, for the model.
+    """A call failed, or its outcome is unknown; *output* is the reason, for the model.
 
-    *gives* is what it has brought into the conversation for all that.
+    *gives* is the label that it brought into the conversation.
     """
 
     def __init__(self, outcome: Outcome, output: str | Output) -> None:
@@ -93,16 +93,16 @@ class CallNotRun(Exception):
 
 
 def _name_outer(call: OpenCall) -> str:
-    """Name a running call that makes another one, for the owner."""
+    """Describe a running call that makes another one, for the owner."""
     started = call.started
     return f"{call.call.name} {started.target if started else ''}".rstrip()
 
 
 class ApprovalClient:
-    """Asks *approvals* for the owner's decisions for the calls of the session of *log_*.
+    """Asks *approvals* for the owner's decisions about the calls of the session of *log_*.
 
-    *version* names the rules that decisions were made under, *now* is the wall clock.  *hints*
-    is given when there may be a decision, or somebody has said more.
+    *version* is the version of the policy rules; *now* is the wall clock. *hints* fires when
+    there may be a decision or another message.
     """
 
     def __init__(
@@ -121,22 +121,22 @@ class ApprovalClient:
         self.hints = Signal()
 
     def until(self) -> float:
-        """Say how long, on Trio's clock, questions that are put now are waited for.
+        """Return how long to wait for questions asked now, on Trio's clock.
 
-        Less than the turn has left, so that the model can still say that they wait.
+        Less than the rest of the turn, so that the model can still report that they wait.
         """
         now = trio.current_time()
         left = trio.current_effective_deadline() - now
         return now + min(self._settings.wait, left - min(TO_ANSWER, left / 10))
 
     def bound(self, wanted: ExaminedCall) -> str:
-        """Hash what is wanted in the present circumstances."""
+        """Return the hash of the call in the present circumstances."""
         return bound(wanted.exact, self._log.state.taint.label.untrusted, self._version)
 
     def covers(self, call: OpenCall, wanted: ExaminedCall) -> bool:
-        """Tell whether the owner has allowed exactly this, in circumstances no better than now.
+        """Return True if the owner allowed exactly this, with the same or worse taint.
 
-        A yes that was not used in time must be given anew (CP-13).
+        An approval that was not used in time expires (CP-13).
         """
         pending, decided = call.pending, call.decided
         if pending is None or decided is None or not decided.allowed:
@@ -148,17 +148,17 @@ class ApprovalClient:
         return decided.plan == bound(wanted.exact, pending.untrusted, self._version)
 
     async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
-        """Put the question ahead of its turn; what comes of it `request` finds out, and says."""
+        """Ask early; `request` collects and reports the answer."""
         if not self.covers(call, wanted):
             with suppress(CallNotRun, ActorUnavailable, DiskFull):
                 self._check(call, wanted)
                 await self._ask(call, wanted, why)
 
     def _check(self, call: OpenCall, wanted: ExaminedCall) -> None:
-        """Raise CallNotRun if the owner is not to be asked.
+        """Raise CallNotRun if there must be no question to the owner.
 
-        A task that comes to the same call at each of its times would ask all night long.  What
-        another job has asked for is withdrawn with that one, so it counts only for that.
+        A periodic task that repeats the same call would ask all night long. Requests of another job
+        are withdrawn with that job, so they do not count here.
         """
         state, turn, plan = self._log.state, self._log.turn, self.bound(wanted)
         if plan in turn.denied:
@@ -176,12 +176,12 @@ class ApprovalClient:
             raise CallNotRun("denied", text)
 
     async def _ask(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Pending | Verdict:
-        """Put the question, unless it has been put; return what is known.
+        """Send the question, unless it was sent before; return the known answer.
 
         Raises ActorUnavailable, DiskFull.
         """
         pending = call.pending
-        # One that has been decided, and must be decided again, is a new question.
+        # A call that was decided and must be decided again is a new question.
         if pending is None or call.decided or pending.plan != self.bound(wanted):
             untrusted = self._log.state.taint.label.untrusted
             pending = CallPending(
@@ -198,22 +198,23 @@ class ApprovalClient:
         )
 
     async def request(self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float) -> None:
-        """Get a yes that stands in the log, by *until* on Trio's clock.  Raises CallNotRun."""
+        """Get an approval, recorded in the log, by *until* on Trio's clock.  Raises CallNotRun."""
         self._check(call, wanted)
         try:
-            verdict = await self._answer(call, wanted, why, until)
+            verdict = await self._wait_for_answer(call, wanted, why, until)
             if verdict is None:
                 if call.pending is not None:
-                    await self.withdraw(call.pending)  # it may have been put for all that
+                    # the question may have arrived
+                    await self.withdraw(call.pending)
                 raise CallNotRun("failed", "not run: the owner could not be asked")
             if isinstance(verdict, Pending) and call.outer is None:
                 raise CallNotRun("waiting", WAITING)
             if isinstance(verdict, Pending):
-                # Its tool cannot be kept until there is an answer, as a turn can.
+                # Unlike a turn, a running tool cannot wait for hours.
                 if call.pending is not None:
                     await self.withdraw(call.pending)
                 raise CallNotRun("denied", UNANSWERED)
-            await self._decided(self._log.turn.id, call.key, self.bound(wanted), verdict)
+            await self._record_decision(self._log.turn.id, call.key, self.bound(wanted), verdict)
         except DiskFull as error:
             text = "not run: the disk is full, so it could not be recorded"
             raise CallNotRun("failed", text) from error
@@ -221,9 +222,9 @@ class ApprovalClient:
             raise CallNotRun("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
 
     async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
-        """These calls will not run; what waits for them is closed, before we write so ourselves.
+        """Close the questions about these calls, which will not run, before that is recorded here.
 
-        With *anew* so is what was permitted for the conversation only.
+        With *anew*, also revoke the permissions of the conversation.
         """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
         make = partial(WithdrawRequests, session=self._log.id, calls=calls, anew=anew)
@@ -232,22 +233,24 @@ class ApprovalClient:
                 return
             await trio.sleep(PAUSE)  # the disk is full
 
-    async def let_go(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
-        """Let go of the calls that wait for the owner, or have been allowed and not begun.
+    async def cancel_pending(
+        self, *, anew: bool = False, turns: Collection[str] | None = None
+    ) -> int:
+        """Cancel the calls that wait for the owner, or were allowed and have not begun.
 
-        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
-        calls of these are meant.  Return how many.
+        With *anew* the conversation ends, with its permissions. With *turns*, cancel only the calls
+        of these turns. Return the number of cancelled calls.
         """
         pending = [kept.pending for kept in self._log.state.pending.values()]
         kept = [one for one in pending if turns is None or one.turn in turns]
-        await self._let_go(kept, anew)
+        await self._cancel(kept, anew)
         return len(kept)
 
-    async def let_go_cancelled(self, cancelled: Callable[[Runs], Awaitable[Runs]]) -> bool:
-        """Let go of the calls that waited in runs of a task that was cancelled since.
+    async def cancel_removed_runs(self, cancelled: Callable[[Runs], Awaitable[Runs]]) -> bool:
+        """Cancel the waiting calls of task runs that have been cancelled.
 
-        *cancelled* says which are.  Tell whether the open turn was begun on a yes to one of them,
-        and has not come to it.  Waits for who keeps the tasks: what they forbid must not be done.
+        *cancelled* returns those runs. Return True if the open turn began on an approval of such a
+        call and has not started the call. Waits for the scheduler: forbidden work must not be done.
         """
         state = self._log.state
         kept = [*state.pending.values(), *(state.turn.kept if state.turn is not None else ())]
@@ -257,22 +260,22 @@ class ApprovalClient:
         lost = await cancelled(frozenset(of.values()))
         gone = {call_key(one.turn, one.call): one for one, run in of.items() if run in lost}
         begun = state.turn.calls if state.turn is not None else {}
-        await self._let_go([one for key, one in gone.items() if key in state.pending])
+        await self._cancel([one for key, one in gone.items() if key in state.pending])
         calls = [begun[key] for key in gone if key in begun]
         return any(call.started is None and call.ended is None for call in calls)
 
-    async def _let_go(self, kept: Sequence[CallPending], anew: bool = False) -> None:
+    async def _cancel(self, kept: Sequence[CallPending], anew: bool = False) -> None:
         if kept or anew:
             await self.withdraw(*kept, anew=anew)
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
 
-    async def look_up(self) -> None:
-        """Fetch what was decided about the calls that the conversation has gone on without.
+    async def fetch_decisions(self) -> None:
+        """Fetch the decisions about the calls that the conversation continued without.
 
-        Whenever there may be news, and after each turn: what was decided while a call was being
-        written down as waiting was hinted at too early.
+        Called after each hint and each turn: the hint for a decision may come while the call is
+        still being recorded as waiting.
         """
         for kept in list(self._log.state.pending.values()):
             pending = kept.pending
@@ -284,16 +287,18 @@ class ApprovalClient:
                     LookUpDecision(session=self._log.id, call=key, plan=pending.plan)
                 )
             except ActorUnavailable:
-                return  # it hints again when it is back
+                return  # it sends a hint when it is back
             if isinstance(verdict, Verdict):
-                await self._decided(pending.turn, pending.call, pending.plan, verdict, keep=True)
+                await self._record_decision(
+                    pending.turn, pending.call, pending.plan, verdict, keep=True
+                )
 
-    async def _answer(
+    async def _wait_for_answer(
         self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
     ) -> Pending | Verdict | None:
-        """Ask until there is an answer, somebody says something else, or it is too late.
+        """Ask until there is an answer, another message comes, or the time is over.
 
-        None if nobody could be asked.
+        Return None if no question could be sent.
         """
         known: Pending | None = None
         while True:
@@ -307,16 +312,16 @@ class ApprovalClient:
                     return verdict
                 known = verdict
                 if self._log.inputs():
-                    return known  # the question stays; the words are answered now
+                    return known  # the question stays open; the message is answered first
             with trio.move_on_at(until) as scope:
                 await pause()
             if scope.cancelled_caught:
                 return known
 
-    async def _decided(
+    async def _record_decision(
         self, turn: str, call: str, plan: str, verdict: Verdict, *, keep: bool = False
     ) -> None:
-        """Write a decision down; with *keep*, however long the disk stays full."""
+        """Record a decision; with *keep*, wait as long as the disk is full."""
         entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
         if verdict.ruling == "source":
             entries.append(Endorsed(verdict.origins, verdict.by))

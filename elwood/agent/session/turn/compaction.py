@@ -1,7 +1,7 @@
-"""Makes room in a conversation: when it is shortened, where, and what stands for what was left out.
+"""Shortens conversations: when, where, and the text that replaces the removed part.
 
-It is shortened before it is full, to well below that mark, so one crossing of the mark is one
-compaction.  Each cut lies behind the one before, so there is no loop.
+A conversation is shortened before it is full, to well below that mark, so each crossing of the mark
+is one compaction. Each cut is after the previous one, so there is no loop.
 """
 
 import json
@@ -34,34 +34,34 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 
-# Estimates may be a tenth short, even calibrated: a new kind of text differs.
+# Estimates may be 10% too low, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
-# Shares of the limit: at which a history is shortened, and to which.
+# Shares of the limit: shorten a history above the first, to the second.
 HIGH, LOW = 0.9, 0.5
-# Tokens of a summary at most, and their share of the limit: it is read again with every request.
+# Maximum tokens of a summary, and its share of the limit: each request sends it again.
 MAX_SUMMARY, SUMMARY_SHARE = 4_000, 0.1
-# Words for a token, on the careful side: models are told a length in words.
+# Words per token, a low estimate: models expect a length in words.
 WORDS = 0.6
-# Tokens of one result, and of the arguments of one call, that the summariser is shown.
+# Tokens of one result, and of the arguments of one call, in the summarizer's input.
 MAX_RESULT, MAX_ARGUMENTS = 2_000, 500
-# Characters of a reason that the owner is told.
+# Characters of the reason shown to the owner.
 MAX_WHY = 200
-# Whether another model than the first of the role sums up: it is tried twice, as it may slip.
+# Whether to prefer another model than the first of the role. The first one has two tries.
 OTHERS_FIRST = (False, False, True)
-# Seconds for a summary: what a cheap model needs for 150,000 tokens, three times over.  The person
+# Seconds for a summary: three times the need of a cheap model for 150,000 tokens, since the person
 # waits for it.
 DEADLINE = 120.0
-# Tokens of the answer for one of the summary: some models think first.
+# Answer tokens per summary token: some models think first.
 ROOM_TO_THINK = 3
 
 
 async def make_room(
     id_: str, session: Session, ask: Callable[[Complete], Awaitable[Completed]], context: int | None
 ) -> Compacted | models.BudgetSpent | None:
-    """Find what is to be left out so that the conversation fits *context* tokens; None if nothing.
+    """Choose what to remove so that the conversation fits *context* tokens; None if nothing.
 
-    Without *context* it must become less than it is: the model says that it does not fit, or the
-    person wants it.  If no summary can be had, the entry says why, and holds extracts.
+    Without *context* it must become shorter than it is: the model rejects its length, or the person
+    wants it. If there is no summary, the entry has the reason, and extracts.
     """
     newest = session.path[-1].seq if session.path else 0
     start = newest + 1 if session.turn is None else session.turn.start
@@ -104,42 +104,39 @@ async def _summary(
                 except Unfit as error:
                     why = str(error)
             case models.BudgetSpent():
-                return completed  # nothing else can be asked either: better to lose nothing
+                return completed  # the budget covers all models; the history is kept
             case _:
                 raise Unfit(completed.why)
         wanted = f"{text}\n\n{AGAIN.format(why)}"
     raise Unfit(why)
 
 
-# --- when, and where ------------------------------------------------------------------------------
+# --- when and where -------------------------------------------------------------------------------
 
 
 class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """*context* tokens fit, as the model counts; *prompt* tokens, estimated, stand before all.
+    """The size of a model's context and its use. The prompt comes before all messages."""
 
-    *ratio* is how many tokens the model counts for an estimated one.
-    """
-
-    context: int
-    prompt: int = 0
-    ratio: float = 1.0
+    context: int  # tokens, as the model counts
+    prompt: int = 0  # tokens, estimated
+    ratio: float = 1.0  # the model's tokens per estimated token
 
     @property
     def summary(self) -> int:
-        """How many tokens a summary may have."""
+        """Maximum tokens of a summary."""
         return int(min(MAX_SUMMARY, self.context * SUMMARY_SHARE))
 
     def size(self, tokens: int) -> float:
-        """Tell how much of *context* the prompt and *tokens* of messages take, at worst."""
+        """Return the tokens of *context* that the prompt and *tokens* of messages take at most."""
         return round(HEAD_ROOM * self.ratio * (self.prompt + tokens), 3)
 
 
 def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int | None:
-    """Decide before which entry *nodes* are cut off; None if there is room, or nothing else goes.
+    """Return the entry before which to cut *nodes*; None if there is room, or no cut is possible.
 
-    The open turn began at *turn_start*: what people said in it stays.  Cuts fall before something
-    a person said; within the open turn, if it alone is too long, before a response of the model.
-    So never between a call and its result.
+    The open turn began at *turn_start*: people's messages in it stay. Cuts are before a person's
+    message; within the open turn, if it alone is too long, before a response of the model. So a
+    call and its result stay together.
     """
     total = sum(node.tokens for node in nodes)
     if limits.size(total) <= HIGH * limits.context:
@@ -169,7 +166,7 @@ def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int |
 
 
 def _rounds(nodes: Sequence[Node], turn_start: int) -> list[tuple[int, int]]:
-    """List where the open turn can be cut, and what people have said in it before, in tokens."""
+    """Return where the open turn can be cut, with the tokens of people's messages before that."""
     found: list[tuple[int, int]] = []
     said = 0
     for node in nodes:
@@ -177,10 +174,10 @@ def _rounds(nodes: Sequence[Node], turn_start: int) -> list[tuple[int, int]]:
             said += node.tokens
         elif node.seq >= turn_start and isinstance(node.message, Assistant):
             found.append((node.seq, said))
-    return found[1:]  # before the first one there is nothing but what people said
+    return found[1:]  # only people's messages come before the first one
 
 
-# --- what is asked of the summariser --------------------------------------------------------------
+# --- the request to the summarizer ----------------------------------------------------------------
 
 INSTRUCTIONS = """\
 You shorten the earlier part of a long conversation between people and their assistant. The \
@@ -210,9 +207,9 @@ AGAIN = (
 
 
 def request(nodes: Sequence[Node], most: int) -> str:
-    """Write what the summariser is shown: *nodes*, and that it has *most* tokens for them.
+    """Format *nodes* for the summarizer, with its limit of *most* tokens.
 
-    What somebody said is indented, so that nobody can speak in another's name.
+    Messages are indented, so that no text can imitate another speaker.
     """
     parts = [part for node in nodes for part in _parts(node.message)]
     end = f"That was the conversation. Summarise it in at most {int(most * WORDS)} words"
@@ -239,7 +236,7 @@ def _parts(message: Message) -> list[str]:
 def _block(block: Text | ToolCall) -> str:
     if isinstance(block, Text):
         return _part("ASSISTANT", block.text)
-    # The name too is the model's word, and may be anything.
+    # The name is also from the model, and may be anything.
     call = f"{json.dumps(block.name)} {_clipped(block.arguments, MAX_ARGUMENTS)}"
     return _part("ASSISTANT CALLS A TOOL", call)
 
@@ -253,13 +250,13 @@ def _clipped(text: str, limit: int) -> str:
     return text if kept == text else f"{kept}[… cut]"
 
 
-# --- what stands for what was left out ------------------------------------------------------------
+# --- the replacement ------------------------------------------------------------------------------
 
 EXTRACTS = "No summary could be made of what followed. Extracts of it, the oldest first:"
-# What an extract is made of: not the words of results.  Its characters, and those of a token.
+# Parts of an extract, without results; characters of an extract, and of a token.
 SOURCES = ("PERSON", "ASSISTANT", "FAILED")
 MIN_EXTRACT, MAX_EXTRACT, CHARACTERS = 60, 240, 3
-# Share of a summary's tokens that extracts have even behind a long summary.
+# Share of a summary's tokens that extracts always have, after a summary of any length.
 EXTRACTS_SHARE = 3
 
 
@@ -271,9 +268,9 @@ _TAGGED = re.compile(r"<summary>(.*)</summary>", re.DOTALL)
 
 
 def judge(completion: Completion, replaced: int, most: int) -> str:
-    """Take what stands for the part left out from a model's answer.  Raises Unfit.
+    """Return the summary in a model's answer.  Raises Unfit.
 
-    It must be shorter than the *replaced* tokens, and have *most* tokens at most.
+    It must be shorter than the *replaced* tokens, and have at most *most* tokens.
     """
     if completion.stop == "refused":
         raise Unfit("the model declined")
@@ -290,9 +287,9 @@ def judge(completion: Completion, replaced: int, most: int) -> str:
 
 
 def extracts(nodes: Sequence[Node], most: int) -> str:
-    """Stand in for a summary of *nodes*: a line for each thing said or done, the newest at least.
+    """Return extracts of *nodes*: a line per message or call; the newest have priority.
 
-    What an earlier summary says stays; together they have about *most* tokens.
+    The text of an earlier summary stays; together they have about *most* tokens.
     """
     messages = [node.message for node in nodes]
     summary, lines = SUMMARY_HEAD, list[str]()
@@ -309,7 +306,7 @@ def extracts(nodes: Sequence[Node], most: int) -> str:
     return f"{summary}\n\n{EXTRACTS}\n{listed}\n\n{CUT_NOTICE}"
 
 
-def told(why: str) -> str:
-    """Say below an answer that something was left out without a summary."""
+def describe_cut(why: str) -> str:
+    """Return the note below an answer that older messages have no summary."""
     reason = one_line(why, MAX_WHY).rstrip(".")
     return f"⚠ To make room, of older messages only extracts were kept, not a summary: {reason}."

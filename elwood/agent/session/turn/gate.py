@@ -1,7 +1,7 @@
-"""The only way to run a tool: find, validate, examine, decide, seek, record, run, redact, record.
+"""The only way to run a tool: validate, examine, decide, ask the owner, record, run, record.
 
-What a tool did stands in the log before anybody is told, and that it is about to do something
-stands there before it does.
+The log holds the start of a call before the call has any effect, and its result before anybody
+learns of it.
 """
 
 import logging
@@ -49,7 +49,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.branch import PrivateText
 from elwood.agent.session.log.entries import CallEnded, CallNested, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, usable
+from elwood.agent.session.log.turns import OpenCall, allowed_tools
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
 from elwood.agent.session.turn.quoting import (
     KnownText,
@@ -77,44 +77,38 @@ from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger("elwood.tools")
-# What goes into tools and comes out; at debug, as it may be private.
+# Tool inputs and outputs, at debug level because they may be private.
 payloads = logging.getLogger("elwood.tools.payloads")
 
 T = TypeVar("T")
-# Characters of a target, and of a result of no tool of ours.
+# Characters of a target, and of the result of an unknown tool.
 MAX_TARGET, MAX_TEXT = 200, 2000
-# What tools give that read in public.
+# Label of the results of tools that read public sources.
 STRANGE = Label(untrusted=True)
-# Calls from within others in one turn: a sandboxed program makes hundreds.  A line of the log each.
+# Nested calls in one turn. A sandboxed program makes hundreds; each is a line of the log.
 MAX_NESTED = 1_000
-# Characters of their arguments and results that are kept in the log, and of private results of one
-# outer call that are compared with what would leave.
+# Characters of arguments and results of nested calls in the log, and of private results of one
+# outer call that are compared with outgoing text.
 MAX_NESTED_ARGUMENTS, MAX_NESTED_TEXT, MAX_COMPARED = 10_000, 300, 400_000
-# Calls that a cut-off call had made which the model is told of; the receipts have all.
+# Nested calls of an interrupted call that the model is shown; the receipts have all.
 MAX_DEEDS = 20
-# What may run again after a crash.
+# Effects of tools that may run again after a crash.
 AGAIN = ("pure", "keyed")
-# How often a call is examined anew because what it would do changed while the owner thought.
+# How often a call is examined again because its plan changed while the owner thought.
 MAX_CHANGES = 3
 
 
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools there are, and what holds for all of them.
+    """All tools and the rules for them."""
 
-    *tools* may come and go.  *version* names the *rules*.  *owners* are the principals whose words
-    are the owner's.  *dry_run* answers everything that would change something with "dry run".  No
-    tool may take longer than *deadline* seconds, nor longer than its limit in *timeouts*, else its
-    own.  *zone* is the owner's, an IANA name.
-    """
-
-    tools: Mapping[str, Tool]
+    tools: Mapping[str, Tool]  # may change at any time
     rules: Rules
-    version: str
-    owners: Collection[str]
-    zone: str = "UTC"
-    dry_run: bool = False
-    deadline: float = 60.0
-    timeouts: Mapping[str, float] = {}
+    version: str  # of *rules*
+    owners: Collection[str]  # principals whose words are the owner's
+    zone: str = "UTC"  # of the owner, an IANA name
+    dry_run: bool = False  # answer each call that would change something with "dry run"
+    deadline: float = 60.0  # upper limit for any tool, seconds
+    timeouts: Mapping[str, float] = {}  # limits in seconds by tool; the default is the tool's own
 
     def who(self, principal: str) -> Who:
         if principal.startswith(TASK):
@@ -140,15 +134,15 @@ class Gate:
         self._redactor = redactor
         self._now = now
         self._began: dict[str, float] = {}
-        # The calls within others that the turn of this id has made.
+        # Number of nested calls in the turn of this id.
         self._counting, self._nested = "", 0
         self._level = logging.INFO
 
     async def perform(self) -> None:
-        """Bring every call of the turn to its end; neighbours that only read run side by side.
+        """Complete every call of the turn; adjacent calls that only read run concurrently.
 
-        A call that was under way when the process died is judged by its effect class: a pure or
-        keyed one runs again, any other is unknown, and is not repeated (CP-14 to CP-16).
+        The effect class decides about a call that was running when the process died: pure and keyed
+        ones run again, others are unknown and not repeated (CP-14 to CP-16).
         """
         left = [call for call in self._log.turn.calls.values() if call.ended is None]
         await self._end_nested()
@@ -165,28 +159,28 @@ class Gate:
             else:
                 for call in calls:
                     await self._perform(call, until)
-        # What only read was not written yet; it may be read again after a power cut.
+        # Reads are not written yet; they may be repeated after a power cut.
         await self._log.keep(last_words=True, synced=False)
 
     async def abandon(self) -> None:
-        """Write down what became of the calls of a turn that was stopped while they ran."""
+        """Record the outcomes of the calls of a turn that was stopped while they ran."""
         await self._end_nested()
         for call in self._log.turn.unended:
-            await self._break_off(call)
+            await self._end_unfinished(call)
 
     async def _end_nested(self, outer: OpenCall | None = None) -> None:
-        """End the calls within *outer*, or within any call, that were left without an end."""
+        """End the unfinished calls within *outer*, or within any call."""
         for call in list(self._log.turn.nested.values()):
             if outer is None or call.outer is outer:
-                await self._break_off(call)
+                await self._end_unfinished(call)
 
-    async def _break_off(self, call: OpenCall) -> None:
-        """Write down what is known of a call that was left before its end."""
+    async def _end_unfinished(self, call: OpenCall) -> None:
+        """Record the known state of an unfinished call."""
         is_look = call.outer is not None and call.pending is None
         if (output := await self._stop_elsewhere(call)) is not None:
             await self._end(call, "failed", output)
         elif call.started is not None and call.started.effect != "pure":
-            await self._end(call, "unknown", Output(f"stopped; {INTERRUPTED}{_deeds(call)}"))
+            await self._end(call, "unknown", Output(f"stopped; {INTERRUPTED}{_list_nested(call)}"))
         elif call.started is not None or is_look:
             await self._end(call, "failed", Output("stopped"))
         elif call.pending is not None:
@@ -196,8 +190,8 @@ class Gate:
     # --- a call from within a call ---------------------------------------------------------------
 
     async def look(self, call: OpenCall) -> CallEnded:
-        """Make a call that only looks, if that needs no question; else it is denied."""
-        self._level = logging.DEBUG  # of hundreds a day
+        """Make a call that only looks. It is denied if it needs the owner's approval."""
+        self._level = logging.DEBUG  # hundreds a day
         return await self._perform(call, None)
 
     async def _call_within(
@@ -217,7 +211,7 @@ class Gate:
         except (TypeError, ValueError, RecursionError) as error:  # a program may pass anything
             raise NestedCallFailed(f"{name}: bad arguments: {error}", "failed") from error
         self._nested += 1
-        # A provider may have named a call of the model so.
+        # A provider may have used this name for a call of the model.
         place = next(one for one in running.places if f"{outer.key}.{one}" not in turn.calls)
         key = f"{outer.key}.{place}"
         kept = self._clean(raw, MAX_NESTED_ARGUMENTS)  # in the log only
@@ -239,7 +233,7 @@ class Gate:
         return Output(ended.text, label.untrusted, label.private, ended.origin)
 
     async def _stop_elsewhere(self, call: OpenCall) -> Output | None:
-        """Stop what *call* has begun outside of the session; None if its end is unknown."""
+        """Stop what *call* began outside the session; return None if its outcome is unknown."""
         tool = self._tools.get(call.call.name)
         if call.started is None or call.outer is not None or tool is None or tool.stop is None:
             return None
@@ -254,16 +248,16 @@ class Gate:
         running: RunningTool | None = None,
         made: ToolCall | None = None,
     ) -> CallEnded:
-        """Bring a call to its end; with *running* it is *made* by that tool.
+        """Complete a call; with *running* it is *made* by that tool.
 
-        *until* is how long the owner is waited for; None if nobody may be asked.
+        *until* is how long to wait for the owner; None if no question is allowed.
         """
         started, target = call.started, None
         self._began[call.key] = trio.current_time()
         payloads.debug("call", extra={"tool": call.call.name, "arguments": call.call.arguments})
         try:
             if started is not None and started.effect not in AGAIN:
-                text = f"{started.tool}: {INTERRUPTED}. It was not repeated.{_deeds(call)}"
+                text = f"{started.tool}: {INTERRUPTED}. It was not repeated.{_list_nested(call)}"
                 raise CallNotRun("unknown", text)
             tool, given = self._find(made or call.call)
             if running is not None:
@@ -271,7 +265,7 @@ class Gate:
             target = self._target(tool, given)
             if self._toolset.dry_run and tool.risk != "read":
                 raise CallNotRun("dry run", "dry run: nothing was done")
-            wanted = await self._allowed(call, tool, given, until, running)
+            wanted = await self._get_approval(call, tool, given, until, running)
             output, gives = await self._run(
                 call, wanted, nests=running is None and until is not None
             )
@@ -281,7 +275,7 @@ class Gate:
 
     def _find(self, call: ToolCall) -> tuple[Tool, object]:
         """Return the tool with its checked arguments.  Raises CallNotRun."""
-        known = usable(self._tools, self._log.state.turn)
+        known = allowed_tools(self._tools, self._log.state.turn)
         if call.name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
@@ -291,7 +285,7 @@ class Gate:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
-    async def _allowed(
+    async def _get_approval(
         self,
         call: OpenCall,
         tool: Tool,
@@ -299,7 +293,7 @@ class Gate:
         until: float | None,
         running: RunningTool | None,
     ) -> ExaminedCall:
-        """Examine a call until exactly what it would do is allowed.  Raises CallNotRun."""
+        """Examine a call until exactly its plan is allowed.  Raises CallNotRun."""
         for _ in range(MAX_CHANGES):
             wanted = await self._examine(tool, given, running)
             decision = self._decide(wanted)
@@ -313,41 +307,43 @@ class Gate:
                 raise CallNotRun("denied", f"not allowed: {decision.why}")
             if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
                 return wanted
-            await self.approvals.request(call, await self._scoped(wanted), decision, until)
-            # The owner took their time: what would run now must still be what they were shown.
+            await self.approvals.request(call, await self._add_scope(wanted), decision, until)
+            # The owner's answer takes time: the plan must still be the one that was shown.
         text = "not run: what it would do changed each time that it was allowed"
         raise CallNotRun("denied", text)
 
     async def _examine(
         self, tool: Tool, given: object, running: RunningTool | None = None
     ) -> ExaminedCall:
-        """Find out what the call would do.  Raises CallNotRun."""
+        """Return the plan of the call.  Raises CallNotRun."""
         plan = Plan(Other(tool.risk), in_words(given))
         if tool.plan is not None:
-            plan = await self._guarded(tool, partial(tool.plan, given, self._context()), "failed")
+            plan = await self._run_guarded(
+                tool, partial(tool.plan, given, self._context()), "failed"
+            )
         if plan.outgoing and self._redactor.reveals(plan.outgoing):
             text = "not allowed: it would send a secret of the configuration out"
             raise CallNotRun("denied", text)
         if isinstance(plan.action, FetchUrl | SearchWeb | CallRemote | Schedule):
-            quotes = await self._quoted(tool, given, plan, running.known if running else ())
+            quotes = await self._find_quotation(tool, given, plan, running.known if running else ())
             action = msgspec.structs.replace(plan.action, quotes=quotes)
             plan = msgspec.structs.replace(plan, action=action)
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
-    async def _quoted(
+    async def _find_quotation(
         self, tool: Tool, given: object, plan: Plan, within: Sequence[PrivateText]
     ) -> Quotation | None:
-        """Find what only this conversation knows and the call would carry out.
+        """Find text that only this conversation knows and that the call would send out.
 
-        Private results *within* the running call are known to its tool, not yet to the model.
+        Private results *within* the running call reached its tool, but not yet the model.
         """
-        state, sent = self._log.state, self._sent(tool)
+        state, sent = self._log.state, self._earlier_targets(tool)
         public = [name for name, one in self._tools.items() if one.gives == STRANGE]
 
         def is_known(url: str) -> bool:
             is_named = url in state.named or url in self._log.turn.named
-            # A target that was cut could be that of another address.
+            # A cut target could belong to another address.
             was_read = url in sent and len(url) <= MAX_TARGET
             return is_named or was_read or is_public(state, url, public)
 
@@ -369,13 +365,13 @@ class Gate:
                 compared.append((known, shared))
         return find_quotation(compared, self._name_of)
 
-    def _sent(self, tool: Tool) -> list[str]:
-        """List what *tool* was called about before, as far as receipts are remembered."""
+    def _earlier_targets(self, tool: Tool) -> list[str]:
+        """Return the targets of earlier calls of *tool* in the remembered receipts."""
         receipts = self._log.state.receipts
         return [one.target for one in receipts if one.tool == tool.name and one.outcome == "ok"]
 
     def _name_of(self, part: PrivateText) -> str:
-        """Name where *part* comes from."""
+        """Return a name for the origin of *part*."""
         if part.call is None:
             return part.source
         with suppress(CallNotRun):
@@ -383,15 +379,15 @@ class Gate:
             return f"{self._target(tool, given)} ({tool.name})"
         return f"a result of {part.call.name}"
 
-    async def _scoped(self, wanted: ExaminedCall) -> ExaminedCall:
-        """Add what the owner may permit with the call, as they are to be asked.  Raises CallNotRun.
+    async def _add_scope(self, wanted: ExaminedCall) -> ExaminedCall:
+        """Add the scope that the owner may permit with the call, to ask them.  Raises CallNotRun.
 
-        A tool may look for that only then.
+        Only at this point may a tool compute its scope.
         """
         tool, scope, route = wanted.tool, wanted.plan.scope, self._log.turn.route
         if tool.scope is not None:
             look = partial(tool.scope, wanted.given, self._context())
-            scope = await self._guarded(tool, look, "failed")
+            scope = await self._run_guarded(tool, look, "failed")
         group = "" if route.private else route.address
         scope = scope and hashed(scope, tool.name, tool.definition, group)
         return msgspec.structs.replace(wanted, scope=scope)
@@ -412,10 +408,10 @@ class Gate:
         return decide(tool.name, wanted.plan.action, situation, rules)
 
     async def _ask_ahead(self, calls: Sequence[OpenCall]) -> float:
-        """Put the questions of a whole round at once; return until when they are waited for.
+        """Send the questions of a whole round together; return the time limit for the answers.
 
-        What stands behind a call that may bring strangers' words, or that changes something without
-        a question, is judged when that is done.
+        A call that may return strangers' words, or that has an effect without approval, ends this:
+        the calls after it are judged when it is done.
         """
         until = self.approvals.until()
         for call in calls:
@@ -429,13 +425,15 @@ class Gate:
                     continue
                 wanted = await self._examine(tool, given)
             except CallNotRun:
-                continue  # it is told when it is performed
+                continue  # reported when it is performed
             decision = self._decide(wanted)
             if isinstance(decision, Allow):
-                break  # it changes what the next ones are about
+                break  # its effect may change the next calls
             if isinstance(decision, Ask):
                 with suppress(CallNotRun):
-                    await self.approvals.request_ahead(call, await self._scoped(wanted), decision)
+                    await self.approvals.request_ahead(
+                        call, await self._add_scope(wanted), decision
+                    )
         return until
 
     async def _run(
@@ -470,7 +468,7 @@ class Gate:
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
             step = partial(tool.run, wanted.given, context)
-            given = await self._guarded(tool, step, late, running)
+            given = await self._run_guarded(tool, step, late, running)
             if isinstance(given, Output) and given.failed:
                 raise CallNotRun("failed", given)
         except CallNotRun as failure:  # whose words it holds, it says itself
@@ -479,17 +477,17 @@ class Gate:
         return Output(given) if isinstance(given, str) else given, gives
 
     def _limit(self, tool: Tool) -> float:
-        """Return for how many seconds *tool* may run."""
+        """Return the time limit of *tool* in seconds."""
         return min(self._toolset.deadline, self._toolset.timeouts.get(tool.name, tool.timeout))
 
-    async def _guarded(
+    async def _run_guarded(
         self,
         tool: Tool,
         step: Callable[[], Awaitable[T]],
         late: Outcome,
         running: RunningTool | None = None,
     ) -> T:
-        """Take a step of a tool within its time; *late* is what it comes to after that.
+        """Run a step of a tool within its time limit; *late* is the outcome of a timeout.
 
         Raises CallNotRun.
         """
@@ -555,7 +553,7 @@ class Gate:
         )
         payloads.debug("result", extra={"tool": call.call.name, "text": text})
         short = entry
-        if call.outer is not None:  # the text is the outer tool's
+        if call.outer is not None:  # the text belongs to the outer tool
             kept = text if len(text) <= MAX_NESTED_TEXT else f"{text[:MAX_NESTED_TEXT]}…"
             short = msgspec.structs.replace(entry, text="" if entry.looked else kept)
         has_begun = started is not None and started.effect != "pure"
@@ -582,8 +580,8 @@ class Gate:
             label=state.taint.label,
             source=f"{self._log.id} by {turn.principal}{read}",
             bounds=turn.bounds,
-            tools=usable(self._tools, turn),
-            written=self._written(),
+            tools=allowed_tools(self._tools, turn),
+            written=self._written_files(),
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
@@ -599,8 +597,8 @@ class Gate:
         numbers |= {one.number for one in turn.calls.values() if one.call.name == call.call.name}
         return sum(0 < number < call.number for number in numbers)
 
-    def _written(self) -> Collection[str]:
-        """Name the files that were written in this conversation, as far as its receipts say."""
+    def _written_files(self) -> Collection[str]:
+        """Return the files that this conversation wrote, from the remembered receipts."""
         receipts = self._log.state.receipts
         tools = {one.tool: self._tools.get(one.tool) for one in receipts}
         writing = {name for name, tool in tools.items() if tool is not None and tool.writes}
@@ -616,13 +614,13 @@ class Gate:
         return text
 
     def only_reads(self, call: ToolCall) -> bool:
-        """Tell whether *call* changes nothing, so that it may run beside others, and again."""
+        """Return True if *call* changes nothing, so that it may run concurrently and again."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"
 
 
 def _check_nested(outer: Tool, tool: Tool) -> None:
-    """Raise CallNotRun if *tool*, which *outer* calls, would do more than that says of itself."""
+    """Raise CallNotRun if *tool*, called by *outer*, has more effects than *outer* declares."""
     if outer.risk == "read" and tool.risk != "read":
         raise CallNotRun("denied", f"{outer.name} only reads, so it may only call what reads")
     if outer.effect in AGAIN and tool.effect != "pure":
@@ -634,8 +632,8 @@ def _size(texts: Sequence[PrivateText]) -> int:
     return sum(len(one.text) for one in texts)
 
 
-def _deeds(call: OpenCall) -> str:
-    """List what is known of the calls that *call* made, for the model."""
+def _list_nested(call: OpenCall) -> str:
+    """List the known calls that *call* made, for the model."""
     deeds = [f"{one.tool} {one.target} ({one.outcome})" for one in call.acts[:MAX_DEEDS]]
     if more := len(call.acts[MAX_DEEDS:]):
         deeds.append(f"and {more} more")
@@ -645,7 +643,7 @@ def _deeds(call: OpenCall) -> str:
 def toolset(
     core: Core, tools: Sequence[Tool], live: Sequence[dict[str, Tool]] = (), *, dry_run: bool
 ) -> Toolset:
-    """Put together what holds for the *tools* in all sessions, and for those that are *live*."""
+    """Build the toolset of all sessions from *tools* and the changing *live* tools."""
     known = ChainMap({tool.name: tool for tool in tools}, *live)
     policy = core.config.of(PolicySettings)
     rules = Rules(tools=words(policy, tuple(known.values())))
@@ -662,6 +660,6 @@ def toolset(
 
 
 def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
-    """Find the word for each tool: the owner's, by its name or a pattern of its id, or its own."""
+    """Return the policy of each tool: the owner's, by its name or id pattern, or its own."""
     found = ((tool.name, policy.word(tool.name, tool.id) or tool.policy) for tool in tools)
     return {name: word for name, word in found if word is not None}

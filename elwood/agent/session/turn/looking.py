@@ -1,6 +1,6 @@
-"""A look at what a task watches: one call through the gate, before there is a turn for it.
+"""A check of a watched target of a task: one call through the gate, before there is a turn for it.
 
-Most looks find nothing new, and then nothing is written and no conversation wakes up.
+Most checks find no change; then nothing is written and no conversation is loaded.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ _TURN, _CALL = "look", "look"
 
 
 class _ScratchLog(SessionLog):
-    """The log of a conversation that begins with a look and ends with it; it is never written."""
+    """The log of a conversation that consists of one check; it is never written."""
 
     def __init__(self, id_: str) -> None:
         self.id = id_
@@ -49,8 +49,8 @@ async def look(
 ) -> Look:
     """Make the *call*, a tool's name with arguments, for *task*.
 
-    The owner has written *words*, and so named the addresses in them.  The outcome is "denied" if
-    the owner would be asked, or if it would do more than look.
+    The owner wrote *words*, and so named the addresses in them. The outcome is "denied" if the call
+    needs approval, or if it would do more than look.
     """
     name, given = call
     log, now = _ScratchLog(session), core.clock.now

@@ -1,6 +1,6 @@
-"""What a call would carry out of Elwood that only its conversation knows.
+"""Text that a call would send out and that only its conversation knows.
 
-Compared are addresses, words to search for, and plans and remote reads that name an address.
+Checked are addresses, search queries, and plans and remote reads that contain an address.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ class KnownText(msgspec.Struct, frozen=True):
 
 
 def leaving_text(plan: Plan, given: object, is_known: Callable[[str], bool]) -> str | Quotation:
-    """Return what a call would send by the model's choice, empty if that is nothing.
+    """Return the text that a call would send by the model's choice, or "".
 
-    Nothing leaves with an address that *is_known* outside.  Too long an address is a quotation.
+    An address that *is_known* outside sends nothing. A very long address is a quotation.
     """
     match plan.action:
         case SearchWeb():
@@ -52,16 +52,16 @@ def leaving_text(plan: Plan, given: object, is_known: Callable[[str], bool]) -> 
 
 
 def is_public(branch: Branch, url: str, tools: Collection[str]) -> bool:
-    """Check whether a page that *tools* read, or the owner's documents, hold *url*.
+    """Return True if a page that *tools* read, or the owner's documents, contain *url*.
 
-    Who wrote the page knows the address, so it carries nothing to them.
+    The author of the page knows the address, so it tells them nothing.
     """
     system = branch.prompt.system if branch.prompt is not None else ""
     return url in system or any(url in text for text in branch.public_texts(tools))
 
 
 def known_texts(branch: Branch, sent: Sequence[str]) -> Iterator[KnownText]:
-    """Yield what must not leave unnoticed, and what is no news to the tool as it was *sent*."""
+    """Yield texts that must not leave unnoticed, and texts that the tool was *sent* before."""
     for part in branch.private_texts():
         yield KnownText("private", part)
     for name, text in documents_in(branch.prompt.system) if branch.prompt is not None else ():
@@ -75,7 +75,7 @@ def known_texts(branch: Branch, sent: Sequence[str]) -> Iterator[KnownText]:
 def find_quotation(
     compared: Sequence[tuple[KnownText, set[str]]], name: Callable[[PrivateText], str]
 ) -> Quotation | None:
-    """Judge the runs that an outgoing text shares with known texts."""
+    """Return the quotation in the runs that an outgoing text shares with known texts."""
     own, sent = set[str](), set[str]()
     for known, shared in compared:
         if known.kind == "own":

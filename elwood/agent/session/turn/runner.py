@@ -1,4 +1,4 @@
-"""Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
+"""Runs a session's turns one after another: starts, stops, time limits, and replies."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -28,8 +28,8 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, is_stop
-from elwood.agent.session.log.turns import asked, spoken, usable
-from elwood.agent.session.turn.compaction import told
+from elwood.agent.session.log.turns import allowed_tools, describe_message, spoken
+from elwood.agent.session.turn.compaction import describe_cut
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, waiting_calls
 from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
@@ -44,24 +44,22 @@ from elwood.foundation.text.lines import in_quotes
 log = logging.getLogger("elwood.sessions")
 
 T = TypeVar("T")
-# Seconds for all features together to say what goes along with a turn: twice the longest limit
-# that one has of its own.
+# Seconds for all features together to add to a turn: twice the longest limit of a single feature.
 FEATURES_LIMIT = 10.0
-# Seconds beyond its deadline after which a turn shows as stuck.
+# Seconds after its deadline at which a turn is reported as stuck.
 STUCK_AFTER = 300.0
-# At the head of the first answer after a conversation was put away, once.
+# Prefix of the first answer after a conversation was archived.
 PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
-# What a person is told of a turn that was cut off too often.
+# Answer of a turn that was interrupted too often.
 GIVEN_UP = (
     "I tried this several times and was cut off each time, so I have given it up. "
     "The rest of our conversation is not affected."
 )
-# What stands in the log for the turn of somebody who was removed; they are told nothing.
+# Log text of a turn whose person was removed; it is not sent.
 DROPPED = "Dropped, as who asked for it may not talk to me any more. Under way was {}."
-# What stands in the log for words that were nothing but a credential.
+# Log text for a message that was only a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
-# What waited when the turn was stopped, and on the button that has it answered.
-# What begins the reminder of calls that wait for an approval.
+# Beginning of the reminder of calls that wait for an approval.
 WAITING = "[waiting for the owner's word: "
 
 UNANSWERED = "Not answered yet: {}."
@@ -96,10 +94,10 @@ class TurnRunner:
         self._stopping = False
         self._ending = False
         self._held = 0
-        self._starting = False  # the start of a turn is on its way to the disk
+        self._starting = False  # its start is being written
         self._stopped_by: Received | None = None
         self._failure = ""  # why the run of a task was stopped
-        self._dropped = ""  # the turn of people who were removed
+        self._dropped = ""  # turn of removed people
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
@@ -109,13 +107,13 @@ class TurnRunner:
         turn = self._log.state.turn
         calls = turn.calls.values() if self.is_working and turn is not None else ()
         open_ = [call.started for call in calls if call.ended is None]
-        # A keyed call finds what it has begun when it is repeated after the start.
+        # A keyed call finds its earlier work when it is repeated after a restart.
         return any(one is not None and one.effect != "keyed" for one in open_)
 
     def beginning(self, received: Received) -> TurnStarted | None:
-        """Make the entry that starts a turn on *received*; None if something comes before that.
+        """Return the entry that starts a turn on *received*; None if something else comes first.
 
-        Who writes it, in one line with *received*, must call `work` with it at once.
+        The caller that writes it, in one line with *received*, must call `work` immediately.
         """
         state = self._log.state
         is_busy = self.is_working or state.turn is not None or state.waiting or state.pending
@@ -124,9 +122,9 @@ class TurnRunner:
         return self._start(Start((received,)))
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
-        """Begin with what is to be done, unless that has begun already.
+        """Start working if there is something to do, unless a task works already.
 
-        *begun* is the turn to be run first, if its start has been written.
+        *begun* is the first turn to run, if its start has been written.
         """
         if not self.is_working and self._log.next_work() is not None:
             self.is_working = True
@@ -134,10 +132,10 @@ class TurnRunner:
 
     @asynccontextmanager
     async def at_rest(self, nursery: trio.Nursery, *, stops: bool) -> AsyncIterator[None]:
-        """Hold the conversation still while the block, a command that waits, moves it.
+        """Keep the conversation still during the block, in which a waiting command moves it.
 
-        What was said before the command is begun and, with what runs, answered; or stopped, if the
-        command *stops* it.  Nothing else begins until the command is answered (`next_work`).
+        Messages before the command are answered first, with the running turn; or stopped, if the
+        command *stops* them. Nothing else begins until the command is answered (`next_work`).
         """
         async with self._rest:
             stopped = None
@@ -154,23 +152,23 @@ class TurnRunner:
         self.work(nursery)
 
     def arrived(self) -> None:
-        """Tell a running turn that another message waits."""
+        """Notify a running turn that another message waits."""
         if self._run is not None:
             self._run.arrived()
         self.approvals.hints.give()
 
     async def decided(self, nursery: trio.Nursery) -> None:
-        """Decisions of the owner may have come: fetch them, and do what is allowed now."""
+        """Fetch the owner's new decisions, and run the calls that are allowed now."""
         self.approvals.hints.give()
-        await self._forsake()
-        await self.approvals.look_up()
+        await self._cancel_forbidden()
+        await self.approvals.fetch_decisions()
         self.work(nursery)
 
     def stop(self, command: Received | None) -> bool:
-        """Stop the open turn; False if there is none, or its reply is being written.
+        """Stop the open turn; return False if there is none, or its reply is being written.
 
-        It ends as soon as it can be cancelled, or before it is resumed after a restart.  Its
-        reply says what was under way, and answers *command* as well.
+        It ends as soon as it can be cancelled, or before it is resumed after a restart. Its reply
+        names the work in progress, and also answers *command*.
         """
         if self._log.state.turn is None or self._ending:
             return False
@@ -183,7 +181,7 @@ class TurnRunner:
     async def stop_run(self, id_: str, why: str) -> None:
         """Stop the run of a task with the message *id_*, if it has no answer yet.
 
-        If it has not begun it is answered here, and never begins.
+        If it has not begun, it is answered here and never begins.
         """
         with self.hold():
             while self._starting:
@@ -198,7 +196,7 @@ class TurnRunner:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no turn begin, or go on after a restart, in the block."""
+        """Prevent turns from beginning, or resuming after a restart, during the block."""
         self._held += 1
         try:
             yield
@@ -207,24 +205,24 @@ class TurnRunner:
             self._log.changed()
 
     async def halt(self, command: Received | None) -> tuple[bool, int]:
-        """Stop the open turn, and let go of all calls that wait; nothing begins meanwhile.
+        """Stop the open turn and cancel all waiting calls; nothing begins during that.
 
-        Return whether the turn's reply answers *command*, and how many calls were let go.
+        Return whether the turn's reply answers *command*, and the number of cancelled calls.
         """
         with self.hold():
-            stopped = self.stop(command)  # at once: approvals may be away
-            gone = await self.approvals.let_go()
-        # The start of a turn may have been on its way to the disk.
+            stopped = self.stop(command)  # immediately: approvals may be away
+            gone = await self.approvals.cancel_pending()
+        # The start of a turn may have been in the middle of its write.
         return stopped or self.stop(command), gone
 
-    async def _forsake(self) -> None:
-        """Let go of what a cancelled task, or a removed person, had asked for, also upon a yes."""
-        await self._drop()
-        if await self.approvals.let_go_cancelled(self._cancelled):
+    async def _cancel_forbidden(self) -> None:
+        """Cancel the pending and approved calls of cancelled tasks and removed people."""
+        await self._stop_for_removed()
+        if await self.approvals.cancel_removed_runs(self._cancelled):
             self.stop(None)
 
-    async def _drop(self) -> None:
-        """Stop the open turn if all of it is wanted by people who were removed (decision 26)."""
+    async def _stop_for_removed(self) -> None:
+        """Stop the open turn if only removed people asked for it (decision 26)."""
         turn = self._log.state.turn
         if turn is None or turn.bounds or turn.principal in self._core.channels.owners:
             return
@@ -242,7 +240,7 @@ class TurnRunner:
         return [opening for opening in openings if opening is not None]
 
     def _start(self, start: Start) -> TurnStarted:
-        """Build the start of a turn; its inputs stay hidden until what they need is fetched."""
+        """Build the start of a turn; its inputs stay hidden until their files are fetched."""
         ids, inputs = tuple(received.id for received in start.inputs), start.inputs
         is_hidden = any(received.pending for received in inputs) or self._openings(inputs)
         text = render(inputs, self._clock) if inputs and not is_hidden else ""
@@ -258,32 +256,32 @@ class TurnRunner:
                 with bind(turn=started.turn, message=self._log.turn.message):
                     await self._run_turn(started)
                 if self._log.state.pending:
-                    await self.approvals.look_up()
+                    await self.approvals.fetch_decisions()
                 started = None
-        except* ImportError:  # of the installation, which has changed: not of what was asked
-            await self.put_down()
+        except* ImportError:  # a fault of the changed installation, not of the message
+            await self.suspend_turn()
             raise
         finally:
             self.is_working = False
             self._log.changed()
 
-    async def put_down(self) -> None:
-        """Let the start of the open turn, if there is one, not count as an attempt."""
+    async def suspend_turn(self) -> None:
+        """Record that the start of the open turn, if any, does not count as an attempt."""
         turn = self._log.state.turn
         if turn is not None and turn.attempts:
             with suppress(DiskFull):
                 await self._log.record(TurnStarted(turn.id, (), turn.attempts - 1, ""))
 
     async def _next_turn(self) -> TurnStarted | None:
-        """Write down that the next turn starts; None if there is nothing to do."""
+        """Record that the next turn starts and return it; None if there is nothing to do."""
         state = self._log.state
         while True:
-            await self._forsake()
+            await self._cancel_forbidden()
             work = self._log.next_work()
             while self._held:
                 await self._log.wait_change()
             if self._log.next_work() != work:
-                continue  # somebody has said more meanwhile, or taken it back
+                continue  # another message came during the wait, or was taken back
             before: tuple[Rewound, ...] = ()
             match work:
                 case None:
@@ -303,7 +301,7 @@ class TurnRunner:
                 await self._log.keep(*before, started)
             finally:
                 self._starting = False
-            if state.turn is not None:  # or what it was for has been withdrawn meanwhile
+            if state.turn is not None:  # otherwise its input was withdrawn during the write
                 return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
@@ -316,7 +314,7 @@ class TurnRunner:
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
-                await self._drop()
+                await self._stop_for_removed()
                 if self._stopping:
                     self._scope.cancel()
                 answer = await self._think()
@@ -342,7 +340,7 @@ class TurnRunner:
         turn = self._log.turn
         if turn.bounds is not None and turn.bounds.tool:
             return await self._fetch() or await call_alone(self._log, self._gate, turn.bounds)
-        if turn.bounds is not None:  # nobody waits for the run of a task
+        if turn.bounds is not None:  # no person waits for the run of a task
             return await self._fetch() or await self._ask(None)
         self._showing.begin(turn, self._log.state.turns)
         try:
@@ -351,12 +349,10 @@ class TurnRunner:
             self._showing.end()
 
     async def _fetch(self) -> TurnResult | None:
-        """Fetch what belongs to the hidden inputs of the open turn, and show them to the model.
+        """Fetch the pending files and openings of the hidden inputs, and show them to the model.
 
-        That is their pending files, and the text that the turn begins with.
-
-        Each result is recorded before the next fetch.  Troubles are told to the sender; they are
-        the answer if there is nothing else to answer.
+        Each result is recorded before the next fetch. Errors are sent to the sender; they are the
+        answer if there is nothing else to answer.
         """
         turn, channels = self._log.turn, self._core.channels
         for received in turn.inputs:
@@ -381,7 +377,7 @@ class TurnRunner:
         return None
 
     def _screened(self, found: FetchedFile) -> FetchedFile:
-        """Take secrets out of what was fetched."""
+        """Remove secrets from the fetched text."""
         words, redact = well_formed(found.words), self._core.redactor
         if (secret := screen(words)) is not None:
             words = secret.text if isinstance(secret, Masked) else NOT_KEPT
@@ -391,7 +387,7 @@ class TurnRunner:
         return FetchedFile(file=file, words=redact(words), trouble=redact(found.trouble))
 
     async def _ask(self, showing: Showing | None) -> TurnResult:
-        """Ask the model until there is an answer."""
+        """Query the model until there is an answer."""
         core, turn = self._core, self._log.turn
         prompt = await self.prompt.now(self._core.channels.group(without_child(self._log.id)))
         pending = waiting_calls(self._log.state)
@@ -401,7 +397,7 @@ class TurnRunner:
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
         if turn.bounds is not None:
-            names = usable([spec.name for spec in prompt.tools], turn)
+            names = allowed_tools([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
         role = turn.bounds.role if turn.bounds else "default"
@@ -423,13 +419,13 @@ class TurnRunner:
             self._run = None
 
     async def _reply(self, answer: TurnResult) -> None:
-        """Record the answer of the open turn, and leave it to the delivery."""
+        """Record the answer of the open turn, and give it to the delivery."""
         state, turn = self._log.state, self._log.turn
         inputs = [received.id for received in turn.inputs]
         stop, self._stopped_by = self._stopped_by, None
         said: list[Received] = []
         if stop is not None:
-            # Who says stop means what waits as well; the outcome of each is this statement.
+            # A stop also stops the waiting messages; this reply is the outcome of each.
             before = list(takewhile(lambda one: one.id != stop.id, state.waiting.values()))
             stopped = [r for r in before if not is_command(r) or is_stop(r)]
             inputs += [received.id for received in (*stopped, stop)]
@@ -444,14 +440,16 @@ class TurnRunner:
         route, channels = self._delivery.route(stop or turn), self._core.channels
         opens = channels.session_at(route) == self._log.id and turn.principal in channels.owners
 
-        def finished() -> tuple[str, str]:
+        def add_receipts() -> tuple[str, str]:
             shown = self._core.redactor(text)
             return with_receipts(shown, turn, self._clock.zone, numbered=opens)
 
         beside = self._core.environment.blocking
-        shown, footer = finished() if len(text) <= MUCH else await beside(finished)
+        shown, footer = add_receipts() if len(text) <= MUCH else await beside(add_receipts)
         if said:
-            shown += "\n\n" + UNANSWERED.format(", ".join(in_quotes(asked(one)) for one in said))
+            shown += "\n\n" + UNANSWERED.format(
+                ", ".join(in_quotes(describe_message(one)) for one in said)
+            )
         pages: dict[str, str] = {}
         did = [one.number for one in turn.receipts if one.number and not one.looked]
         if did and opens and channels.at(route).buttons:
@@ -462,15 +460,15 @@ class TurnRunner:
             tuple(inputs),
             route,
             head + shown,
-            "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
+            "\n".join(filter(None, (footer, turn.cut and describe_cut(turn.cut)))),
             answer.failed,
-            # Who says stop is answered.
+            # A stop command always gets an answer.
             quiet=(quiet and stop is None) or self._dropped == turn.id,
             pages={ANSWER[len(said) > 1]: f"/answer {turn.id}"} if said else pages,
             untrusted=self._log.state.taint.label.untrusted,
         )
         for extension in self._extensions:
-            await extension.settle()  # the turn before, which this one takes the place of
+            await extension.settle()  # the previous turn, which this one replaces
         late: list[Entry] = []
         if turn.hidden:  # it ended while their files were fetched
             late.append(Joined(turn.id, (), render(turn.hidden, self._clock)))
@@ -479,7 +477,7 @@ class TurnRunner:
 
 
 async def _gather(reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]:
-    """Wait for all *reads* of features side by side; the result of a late one is None."""
+    """Run all *reads* of features concurrently; a late result is None."""
     results: list[T | None] = [None] * len(reads)
 
     async def read(place: int) -> None:
@@ -498,5 +496,5 @@ async def _gather(reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T | None]
 
 
 def _has_content(received: Received) -> bool:
-    """Return True if a message has something to answer: words, or a file that can be looked at."""
+    """Return True if a message has something to answer: words, or a file to look at."""
     return bool(received.text.strip()) or any(file.untrusted for file in received.files)

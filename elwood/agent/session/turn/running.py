@@ -1,4 +1,4 @@
-"""One running tool: its time, and the order of the calls that it makes."""
+"""One running tool: its time limit, and the order of its nested calls."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -11,14 +11,14 @@ from elwood.agent.session.log.branch import PrivateText
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import waiting
 
-# Calls of one tool that only read and run side by side: few enough to leave others their room.
+# Concurrent reads of one tool: few enough to leave room for others.
 MAX_READS = 8
 
 
 class RunningTool:
-    """*tool*, which runs for *limit* seconds at most, without the time of the calls that it makes.
+    """*tool*, which may run for *limit* seconds without the time of its nested calls.
 
-    It has made *within* calls before.  *places* are the numbers of the next ones, *known* their
+    It has made *within* calls before. *places* are the numbers of the next ones, *known* their
     private results.
     """
 
@@ -39,8 +39,8 @@ class RunningTool:
     async def within_limit(self) -> AsyncIterator[None]:
         """Limit the time of the block.  Raises TooSlowError.
 
-        A call that its tool leaves behind, in a task of somebody else's, is cancelled at the end:
-        nothing may be recorded of it when the tool's end is.
+        A nested call that its tool leaves behind, in another task, is cancelled at the end: nothing
+        may be recorded of it after the tool's end.
         """
         try:
             with self._scope:
@@ -60,7 +60,7 @@ class RunningTool:
 
     @contextmanager
     def paused(self) -> Iterator[trio.CancelScope]:
-        """Let the time of the tool stand still in the block, as a call of its runs there."""
+        """Stop the tool's clock during the block, in which a nested call runs."""
         if not self._calls:
             self._left = self._scope.deadline - trio.current_time()
             self._scope.deadline = inf
@@ -77,7 +77,7 @@ class RunningTool:
 
     @asynccontextmanager
     async def taking(self, *, alone: bool) -> AsyncIterator[None]:
-        """Wait for the turn of a call, which ends with the block: reads run side by side."""
+        """Wait until the call of the block may run: reads run concurrently, others *alone*."""
         async with AsyncExitStack() as held:
             if alone:
                 await held.enter_async_context(self._alone)

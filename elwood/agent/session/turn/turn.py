@@ -1,7 +1,6 @@
-"""One turn: ask the model, run its calls, take in what is said meanwhile, until there is an answer.
+"""One turn: ask the model, run its calls, add new messages, until there is an answer.
 
-Everything that happens is recorded as it happens; after a crash the same function goes on from
-what the log holds.
+Each event is recorded when it happens. After a crash the same function continues from the log.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,25 +33,25 @@ from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Reply
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
-# 20), and between two looks.
+# 20), and between two tries.
 AWAY, LOOK_EVERY = 15.0, 0.25
-# How often in one start of a turn a message may interrupt a model call, and up to how many tokens
-# of prompt. The prompt is paid for again each time: at 3 dollars for a million tokens, 20,000 cost
-# 6 cents.
+# How often in one start of a turn a message may interrupt a model call, and the largest prompt in
+# tokens for that. The prompt is paid for again each time: at 3 dollars per million tokens, 20,000
+# cost 6 cents.
 MAX_RESTARTS, MAX_REPEATED = 2, 20_000
-# How often in one turn a history is shortened because the model says that it does not fit.
+# How often in one turn a history is shortened because the model rejects its length.
 MAX_SHRUNK = 3
 # How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
 MAX_CONTINUED = 2
 MAX_PAUSED = 5
-# Calls of one response that are run, and what the model is told of more.
+# Calls of one response that are run, and the notice for the model if there are more.
 MAX_CALLS = 64
 LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
 # Characters of a result that is itself the answer: one message of any channel.
 MAX_ALONE = 3_500
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
 NUDGE = "You ended without any text. Say in a sentence or two what came of it."
-# What the model is told before it words an answer after several rounds.
+# Notice for the model before it writes an answer after several rounds.
 RECORDS = "The reader will be shown below your answer, from the records:\n{}"
 REFUSED = (
     "The model does not accept the conversation: {}\n\nNothing was left out of it. /undo takes "
@@ -71,35 +70,30 @@ class TurnResult(msgspec.Struct, frozen=True):
 
 @attrs.define(kw_only=True, slots=False)
 class TurnRun:
-    """Brings the session's open turn to its answer; who runs it sets the deadline.
-
-    *ask* gives the responses.  *prompt* is what the session's documents and tools amount to now;
-    *max_tokens* the limit of an answer.  *showing* shows the text so far, if anybody waits for it;
-    *fetch* fetches the pending files of inputs,
-    and shows these inputs to the model.
-    """
+    """Brings the session's open turn to its answer; the caller sets the deadline."""
 
     log: SessionLog
     gate: Gate
-    ask: Callable[[Complete], Awaitable[Completed]]
-    prompt: Prompt
+    ask: Callable[[Complete], Awaitable[Completed]]  # sends a request to the models
+    prompt: Prompt  # of the session's present documents and tools
     settings: TurnSettings
-    max_tokens: int
+    max_tokens: int  # of an answer
     clock: OwnerClock
-    showing: Showing | None = None
+    showing: Showing | None = None  # shows the partial text, if a person waits for it
+    # fetches pending files and shows their inputs to the model
     fetch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
 
     def __attrs_post_init__(self) -> None:
         self._turn = turn = self.log.turn
         self._text = ""
-        self._doubled: int | None = None  # the limit, for a call that was cut
+        self._doubled: int | None = None  # the limit after a cut call
         self._used_tools = bool(turn.receipts)
         self._nudged = False
         self._listed = 0
         self._mended = False
         self._continued = self._paused = self._shrunk = self._restarts = 0
         self._call: trio.CancelScope | None = None
-        self._is_shown = False  # some of what the call gives
+        self._is_shown = False  # whether any of the response is shown
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -122,7 +116,7 @@ class TurnRun:
             if isinstance(made, models.BudgetSpent):
                 return TurnResult(made.why, failed=True)
             if made:
-                continue  # somebody may have said more meanwhile
+                continue  # another message may have arrived
             completed = await self._ask()
             answer = None if completed is None else await self._take(completed)
             if answer is not None:
@@ -148,14 +142,14 @@ class TurnRun:
                 return TurnResult(REFUSED.format(why), failed=True)
 
     async def _react(self, completion: Completion) -> TurnResult | None:
-        """Do what is to be done about a whole response; calls run only after `tools`."""
+        """Act on a whole response; calls run only after `tools`."""
         turn, message = self._turn, completion.message
         text = message.text.strip()
         match completion.stop:
             case "tools":
                 if self.showing is not None:
                     self.showing.said(message.text)
-                # A round that only reads is one line with its results: it may be read again.
+                # A round that only reads is one line with its results: it may be repeated.
                 given = len(message.calls)
                 run = min(given, MAX_CALLS, self.settings.max_calls - turn.made)
                 message = _first_calls(message, run)
@@ -164,7 +158,7 @@ class TurnRun:
                 await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
                 await self.gate.perform()
-                if turn.rounds > 1:  # of one round the results stand right there
+                if turn.rounds > 1:  # the results of the first round are in view
                     told = activity(turn.receipts[self._listed :], self.clock.zone)
                     self._listed = len(turn.receipts)
                     told = told.removeprefix(HEAD).strip()
@@ -219,7 +213,7 @@ class TurnRun:
         return entries.Said(self._turn.id, message, completion.usage, left_out)
 
     async def _join(self) -> None:
-        """Take what people said meanwhile into the turn (steering)."""
+        """Add new messages of people to the turn (steering)."""
         joining = self.log.inputs()
         if joining:
             ids = tuple(received.id for received in joining)
@@ -230,11 +224,11 @@ class TurnRun:
                 await self.fetch()
 
     async def _ask(self) -> Completed | None:
-        """Ask the model; None if a message interrupted the call and can join the turn."""
+        """Query the model; return None if a message interrupted the call and can join the turn."""
         self._is_shown = False
         completed: Completed | None = None
         with trio.CancelScope() as self._call:
-            self.arrived()  # if a message came since the last look
+            self.arrived()  # for a message since the last check
             completed = await self._complete()
         self._call = None
         return completed
@@ -262,10 +256,10 @@ class TurnRun:
         return is_small and self._restarts < MAX_RESTARTS
 
     async def _request(self, request: Complete) -> Completed:
-        """Ask, waiting for a restart of who gives the responses.
+        """Send a request to the models; wait if they are being restarted.
 
-        All that is asked in the run of a task is charged to it, a summary too.  Raises ActorCrashed
-        if they die of the request, and ActorDown if they stay away.
+        All requests in the run of a task are charged to it, also for summaries. Raises ActorCrashed
+        if the models crash because of the request, and ActorDown if they stay away.
         """
         if (run := self._turn.bounds) is not None:
             request = msgspec.structs.replace(request, job=run.owner, budget=run.budget)
@@ -293,29 +287,29 @@ class TurnRun:
         return await ask_model(self._request_twice, request, deadline)
 
     async def _request_twice(self, request: Complete) -> Completed:
-        """Ask a second time if the models crash, as that may have had another reason."""
+        """Send the request again if the models crash: the crash may have had another cause."""
         try:
             return await self._request(request)
         except ActorUnavailable:
             return await self._request(msgspec.structs.replace(request, reply=Reply()))
 
     async def _make_room(self, context: int | None) -> models.BudgetSpent | bool:
-        """Shorten the history if it is to be; False if it stays as it is."""
+        """Shorten the history if necessary; return False if it stays as it is."""
         made = await make_room(self.log.account, self.log.state, self._request, context)
         if isinstance(made, entries.Compacted):
             await self.log.keep(made)
         return made if isinstance(made, models.BudgetSpent) else made is not None
 
     async def _shrink(self) -> bool:
-        """Make it shorter than what the model says is too long; False if that cannot be."""
+        """Make the history shorter than the rejected one; return False if impossible."""
         self._shrunk += 1
         return self._shrunk <= MAX_SHRUNK and bool(await self._make_room(None))
 
     async def _mend(self) -> bool:
-        """Begin a new epoch without what a provider may object to; False at the second time.
+        """Begin a new epoch without parts that a provider may reject; return False the second time.
 
-        It leaves out old thinking, provider content and files that are looked at (LLM-28, 29, 36).
-        It cuts no words: they are not what a provider objects to, unless it speaks of length.
+        It leaves out old thinking, provider content and viewed files (LLM-28, 29, 36). It keeps all
+        words: providers reject words only for their length, and then say so.
         """
         if self._mended:
             return False
@@ -325,7 +319,7 @@ class TurnRun:
 
 
 async def call_alone(log: SessionLog, gate: Gate, run: RunBounds) -> TurnResult:
-    """Make the one call that *run* names, without a model; what it gives is the answer."""
+    """Make the single call that *run* names, without a model; its result is the answer."""
     turn = log.turn
     if not (turn.calls or turn.receipts):
         call = ToolCall(f"{turn.id}-task", run.tool, run.arguments)
@@ -342,7 +336,7 @@ async def call_alone(log: SessionLog, gate: Gate, run: RunBounds) -> TurnResult:
 
 
 def _first_calls(message: Assistant, most: int) -> Assistant:
-    """Drop all calls of a response that may not run; its native form goes with them."""
+    """Remove all calls of a response that may not run, and its native form."""
     run = {call.id for call in message.calls[:most]}
     if len(run) == len(message.calls):
         return message

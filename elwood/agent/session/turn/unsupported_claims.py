@@ -1,11 +1,11 @@
-"""Keeps an answer from saying more than the records: it imitates no receipts, claims no deeds.
+"""Checks that an answer does not claim more than the records: no fake receipts, no false deeds.
 
-The activity block below an answer is made from receipts, and begins with a head line.  A line of
-the model's text that looks like that head gets a prefix; without a head nothing is a receipt.  What
-counts is what is seen: not Markdown, invisible characters, entities, or the alphabet.
+The activity block below an answer is made from receipts and begins with a head line. A line of the
+model's text that looks like this head gets a prefix; without a head nothing is a receipt. The check
+works on the visible text, without Markdown, invisible characters, entities, or other alphabets.
 
-Of claims nothing is judged.  Where nothing was done, that is a fact, and it is told below an answer
-that sounds otherwise (`receipts.activity`); so it is true also where the words were misunderstood.
+Claims are not judged. If nothing was done, the block below an answer that sounds otherwise says so
+(`receipts.activity`). That is a fact, so it is true even if the text was misunderstood.
 """
 
 # ruff: noqa: RUF001, RUF002 -- characters that look like others are what this module is about
@@ -25,45 +25,45 @@ from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.foundation.text.characters import clean, unescape_entities
 
 NOT_OURS = "(not from the records) "
-# Letters of other alphabets that are drawn like Latin ones.
+# Letters of other alphabets that look like Latin ones.
 _DRAWN_LIKE = (
     "а=a в=b с=c ԁ=d е=e ԍ=g һ=h і=i ј=j к=k ӏ=l м=m п=n о=o р=p ԛ=q г=r ѕ=s т=t ц=u ѵ=v ԝ=w х=x "
     "у=y α=a β=b ε=e η=n ι=i κ=k ν=v ο=o ρ=p σ=o τ=t υ=u χ=x γ=y ω=w ɑ=a ɡ=g ı=i ӊ=h ո=n օ=o ʏ=y "
     "ʀ=r ʜ=h ᴄ=c ᴅ=d ᴇ=e ᴍ=m ᴏ=o ꜱ=s ᴛ=t ɢ=g ᴀ=a ᴋ=k"
 )
 _LATIN = str.maketrans({pair[0]: pair[-1] for pair in _DRAWN_LIKE.split()})
-# Drawn as nothing, though Unicode calls them letters or symbols.
+# Drawn as nothing, though Unicode classifies them as letters or symbols.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
-# Characters of Markdown that are not seen; `_` is looked at apart, since names have it.
+# Invisible characters of Markdown; `_` is handled separately, since names contain it.
 _UNSEEN = str.maketrans("", "", "*`~\\|[]")
 # An entity that becomes a line break in Markdown.
 _BREAK = re.compile(r"&(?=#0*(?:10|13|8232|8233);|#x0*(?:a|d|2028|2029);|NewLine;)", re.I)
 _GAP = r"[\W_]*"
 _HEAD = re.compile(f"{_GAP}{_GAP.join(HEAD.strip('— ').split())}(?P<gap>{_GAP})(?P<rest>.?)")
-# Words of a clause that may end with the word for a deed, nobody named: "Mail sent".
+# Words of a clause that may end with a word for a deed without an actor: "Mail sent".
 SHORT = 4
-# Code, block quotes and quotations: somebody else's words.  Blank lines are matched only to be
-# skipped together: one after the other, each would be searched for a block quote to the end of all.
+# Code, block quotes and quotations: other people's words. Blank lines are matched together so that
+# they are skipped: separately, each would be searched for a block quote to the end of the text.
 _QUOTED = (
     r"(?sm)(?P<blank>^\s++(?!>))|```.*?(?:```|\Z)|^\s*+>[^\n]*|`[^`\n]*`"
     r"|[“„«\"][^“”»\"]*+[”“»\"]"
 )
 _QUOTATION_ENDS = '”“»"'
-# Opening marks that no closing mark follows, as marks that open nothing.
+# Opening marks without a closing mark become marks that open nothing.
 _UNCLOSED = str.maketrans("„«", "‹‹")
 _SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=[^\S\n]*(?:[-*#\n]|\d+[.)]))"
 _CLAUSE = re.compile(r"(?<![,;:()–—])[,;:()–—]++(?:\s|$)")
-# Between sentences that are folded together; no text has it, nor does an entity become one.
+# Separates sentences that are folded together. No text contains it, and no entity becomes one.
 _END = "\x1f"
 _PLAIN = str.maketrans({"\u2019": "'", "_": " "})
-# A word, with hyphens behind it that do not belong to it.
+# A word, with trailing hyphens that do not belong to it.
 _WORD = re.compile(r"[\w-]++(?:(?<=\w)'\w+)?")
 
 
 def with_receipts(
     text: str, turn: Turn, zone: tzinfo | None = None, *, numbered: bool = False
 ) -> tuple[str, str]:
-    """Return what may be delivered of an answer, and what the records say below it.
+    """Return the text of an answer that may be delivered, and the block of records below it.
 
     *zone* and *numbered* are as in `activity`.
     """
@@ -78,13 +78,13 @@ def with_receipts(
 def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     """Return True if *text* sounds as if something was done; *looked* if something was looked up.
 
-    A question does not, nor a sentence that ends in a colon: what was made follows.
+    Questions do not count, nor sentences that end in a colon: the result follows.
     """
     sentences = re.split(_SENTENCE, _without_quotations(text.replace(_END, " ")))
     folded = fold(_END.join(sentences)).translate(_PLAIN)
     known = frozenset(_find_words(folded))
     deeds = [(one, one.find_deeds(known), one.find_phrases(folded)) for one in _all_words()]
-    # Most text has none, and few sentences of the other: only those are taken apart.
+    # Most text has no deed, and few sentences of other text do: only those are analysed.
     deeds = [(one, words, phrases) for one, words, phrases in deeds if words or phrases]
     if not deeds:
         return False
@@ -106,7 +106,7 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
 
 
 def _without_quotations(text: str) -> str:
-    """Replace the words of others in *text* with a word that says nothing."""
+    """Replace quotations in *text* with a neutral word."""
     last = max(map(text.rfind, _QUOTATION_ENDS))
     text = text[: last + 1] + text[last + 1 :].translate(_UNCLOSED)
     return re.sub(_QUOTED, lambda found: found["blank"] or " x ", text)
@@ -132,7 +132,7 @@ class _Words(msgspec.Struct, frozen=True):
     unless: frozenset[str]
 
     def find_deeds(self, words: Set[str]) -> frozenset[str]:
-        """Return those of *words* that tell of a deed."""
+        """Return those of *words* that describe a deed."""
         stems = (word for word in words if word.startswith(self.stems))
         return frozenset([*(words & self.done), *(words & self.looked), *stems])
 
@@ -164,16 +164,16 @@ def _words(language: dict[str, str]) -> _Words:
 
 
 def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: bool) -> bool:
-    """Tell whether a sentence of *clauses*, with their words, says that something was done.
+    """Return True if a sentence of *clauses*, with their words, says that something was done.
 
-    What stands in front of a deed may make it unreal: "I have not sent it".
+    A word before a deed may make it unreal: "I have not sent it".
     """
     for clause, words in clauses:
         for phrase in language.phrases:
             head, found, _ = clause.partition(phrase)
             if found and not any(map(language.makes_unreal, _find_words(head))):
                 return True
-        is_own = False  # somebody was named who did it
+        is_own = False  # whether an actor was named
         for place, word in enumerate(words):
             told = word in language.done or word.startswith(language.stems)
             told = told or (word in language.looked and not looked)
@@ -181,13 +181,13 @@ def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: b
             if told and (is_own or is_last or not place):
                 return True
             if language.makes_unreal(word):
-                return False  # and so is all that follows in the sentence
+                return False  # the rest of the sentence is unreal too
             is_own = is_own or word in language.own
     return False
 
 
 def neutralise(text: str) -> str:
-    """Prefix each line that could be taken for the head of the activity block.
+    """Prefix each line that could be mistaken for the head of the activity block.
 
     >>> print(neutralise("Done.\\n**From the Records**\\n✓ send_message Anna"))
     Done.
@@ -200,9 +200,9 @@ def neutralise(text: str) -> str:
 
 
 def fold(line: str) -> str:
-    """Reduce *line* to what a reader sees: plain Latin letters, symbols and spaces.
+    """Reduce *line* to its visible text: plain Latin letters, symbols and spaces.
 
-    Characters are decomposed, and what is not seen is left out.
+    Characters are decomposed, and invisible ones are left out.
 
     >>> fold("**Ѕ\u200bеnt** ｉｔ")
     'sent it'
@@ -217,7 +217,7 @@ def fold(line: str) -> str:
 # The letters and symbols of some scripts; a Chinese answer has some hundred.
 @lru_cache(maxsize=4096)
 def _drawn(char: str) -> str:
-    """Return what a reader sees of *char*."""
+    """Return the visible form of *char*."""
     if char in _BLANK or unicodedata.category(char) in ("Cf", "Mn", "Me"):
         return ""
     parts = unicodedata.normalize("NFKD", char)
@@ -226,7 +226,7 @@ def _drawn(char: str) -> str:
 
 
 def _is_head(seen: str) -> bool:
-    """Return True if a line is the head of the block, alone or with a mark and a call behind it."""
+    """Return True if a line is the head of the block, alone or followed by a mark and a call."""
     found = _HEAD.match(seen)
     return found is not None and (not found["rest"] or any(map(_is_symbol, found["gap"])))
 
