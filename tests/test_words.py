@@ -1,0 +1,130 @@
+"""Each folder reads like other projects: its odd turns of phrase may only get fewer.
+
+CONTRIBUTING.md says how to write.  Each pattern has right uses, so a folder may have some.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# Turns of phrase for 10,000 words that any folder may have.
+ENOUGH = 25
+ODD = re.compile(
+    r"""(?ix)\b(?:
+    (?:what|who|whoever|whatever)\ (?:is|was|are|were|has|had|can|may|must|came|comes|stands?|waits?
+        |runs?|asked|asks|said|says|holds?|wrote|writes|counts?|belongs?|else|nobody|somebody)
+    |nobody|nowhere|anew|thereof|whereof|therein|lest|for\ want\ of|of\ its\ own\ accord|let\ be
+    |(?:stands?|stood)\ (?:in|at|on|behind|before|below|above|there|beside|for|between|as)
+    |(?:is|are|was|were|be|been)\ (?:told|said|known|given|meant|let|lent|held|heard|kept|taken)
+    |(?:came|comes|come|becomes?)\ of
+    |the\ one\ (?:that|which|who)
+    |(?:as|to|by|for|of|from)\ (?:whom?|what)
+    )\b"""
+)
+# Folders that have more, with how many: a limit that only goes down, until it is ENOUGH.
+LEVELS: dict[str, int] = {
+    "docs/reference": 82,
+    "elwood/agent/approvals": 47,
+    "elwood/agent/media": 60,
+    "elwood/agent/models": 31,
+    "elwood/agent/people": 67,
+    "elwood/agent/session": 42,
+    "elwood/agent/tools": 45,
+    "elwood/app": 50,
+    "elwood/app/config": 53,
+    "elwood/features/backup": 83,
+    "elwood/features/control": 60,
+    "elwood/features/conversations": 80,
+    "elwood/features/daily_notes": 37,
+    "elwood/features/files": 90,
+    "elwood/features/health": 30,
+    "elwood/features/mcp": 29,
+    "elwood/features/mcp_serve": 30,
+    "elwood/features/memory": 48,
+    "elwood/features/own_settings": 50,
+    "elwood/features/shell": 27,
+    "elwood/features/skills": 82,
+    "elwood/features/tasks": 52,
+    "elwood/features/telegram": 36,
+    "tests": 101,
+    "tests/agent/approvals": 90,
+    "tests/agent/models": 46,
+    "tests/agent/session": 173,
+    "tests/agent/tools": 50,
+    "tests/app": 38,
+    "tests/bench": 65,
+    "tests/corpora": 60,
+    "tests/dojo": 98,
+    "tests/features/backup": 90,
+    "tests/features/daily_notes": 80,
+    "tests/features/files": 60,
+    "tests/features/mcp": 38,
+    "tests/features/memory": 122,
+    "tests/features/tasks": 179,
+    "tests/features/telegram": 53,
+    "tests/foundation/net": 50,
+    "tests/foundation/runtime": 100,
+    "tests/foundation/sandbox": 123,
+    "tests/foundation/secrets": 60,
+    "tests/foundation/storage": 151,
+    "tests/foundation/text": 73,
+    "tests/journeys": 172,
+}
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """Yield the comments, docstrings and other texts of a module, or the lines of a page."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield re.sub(r"```.*?```|`[^`]*`", " x ", source, flags=re.DOTALL)
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def folders() -> dict[str, list[Path]]:
+    """Return the files of each folder of the program, of the tests, and of the documentation."""
+    found: dict[str, list[Path]] = {}
+    files = [*(ROOT / "elwood").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    files += [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    for path in files:
+        parts = path.relative_to(ROOT).parts[:-1]
+        found.setdefault("/".join(parts[:3]) or "top", []).append(path)
+    return found
+
+
+def rate(files: list[Path]) -> int:
+    """Return how many odd turns of phrase *files* have for 10,000 words."""
+    counts = Counter[str]()
+    for text in (text for path in files for text in read_texts(path)):
+        counts["words"] += len(text.split())
+        counts["odd"] += sum(1 for _ in ODD.finditer(text))
+    return round(10_000 * counts["odd"] / max(counts["words"], 1_000))
+
+
+@pytest.mark.parametrize(("folder", "files"), folders().items(), ids=folders())
+def test_no_folder_gets_more_odd_turns_of_phrase(folder: str, files: list[Path]) -> None:
+    level = LEVELS.get(folder, ENOUGH)
+    assert rate(files) <= level, f"{folder}: write plain English (CONTRIBUTING.md)"
+
+
+def test_the_levels_are_those_of_folders_that_have_more() -> None:
+    assert LEVELS.keys() <= folders().keys()
+    assert all(level > ENOUGH for level in LEVELS.values())
+
+
+def test_an_odd_turn_of_phrase_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("What stands there is told to nobody. `what is` in code does not count.")
+    assert rate([page]) == 30
