@@ -365,7 +365,7 @@ REASONS: dict[str, str] = {
         "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
         "agent.models.providers.make_provider agent.models.settings.can_think "
         "agent.session.paging.page agent.session.rights.refusal "
-        "agent.session.restored.settle agent.session.reading.cli.newest_calls "
+        "agent.session.restored.closing_entries agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.exported features.backup.rules.member "
         "features.console.drawing.box features.console.drawing.decided "
         "features.health.actor.health_file "
