@@ -238,19 +238,10 @@ def fed(text: str) -> object:
 
 
 CALLS: dict[str, Called] = {
-    "agent.approvals.prompt_text.request_messages": lambda t: request_messages(
-        request_of(t), CHAT, two_channels(CHAT)
-    ),
-    "agent.approvals.prompt_text.details_message": lambda t: details_message(
-        request_of(t), STANDARD
-    ),
     "agent.conversation.labels.remember": lambda t: labels.remember({}, t),
     "agent.conversation.message.rough": lambda t: rough(Prompt(t), [Human(t)], t),
     "agent.conversation.stop_words.says_stop": lambda t: says_stop(t, ["en", "de"]),
     "agent.models.client.classify": lambda t: classify(400, {"code": t, "type": t}, t, {}),
-    "agent.policy.quotations.shared_with": lambda t: quotations.OutgoingText(
-        t[: quotations.MAX_TEXT]
-    ).shared_with(t[::-1]),
     "agent.session.commands.model_choice.choose": lambda t: choose(HOLDING, "", t, "2026-11-27"),
     "agent.session.commands.people.answer": lambda t: people.answer([], t, "tg:1", UTC),
     "agent.session.commands.slash.help_text": lambda t: slash.help_text([], f"x{t}"),
@@ -307,6 +298,15 @@ CALLS: dict[str, Called] = {
 }
 # What takes no text as such, but something that holds it.
 MORE: dict[str, Called] = {
+    "agent.policy.quotations.shared_with": lambda t: quotations.OutgoingText(
+        t[: quotations.MAX_TEXT]
+    ).shared_with(t[::-1]),
+    "agent.approvals.prompt_text.request_messages": lambda t: request_messages(
+        request_of(t), CHAT, two_channels(CHAT)
+    ),
+    "agent.approvals.prompt_text.details_message": lambda t: details_message(
+        request_of(t), STANDARD
+    ),
     "agent.models.openai.ChatStream": streamed,
     "agent.channels.attached.readable": lambda t: [readable(one) for one in splitting.parts(t, t)],
     "features.mcp.definitions.describe": lambda t: definitions.describe(tool_with(t)),
@@ -424,6 +424,7 @@ def test_every_function_on_text_is_measured_or_excluded() -> None:
     assert set(functions()) <= known, "say in CALLS how to call it, or in REASONS why not"
     assert known - set(MORE) <= set(functions()), "is no function any more"
     assert not EXCLUDED & set(CALLS)
+    assert set(CALLS) <= set(functions()), "takes no text of its own: it belongs into MORE"
 
 
 # How functions say that a text is not what they take.
