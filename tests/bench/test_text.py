@@ -48,6 +48,7 @@ SHORTER: dict[str, tuple[int, str]] = {
 LATER: dict[str, tuple[int, str]] = {
     "agent.models.openai.ChatStream": (15, "line breaks only"),
     "foundation.text.characters.unescape_entities": (15, "callers pass a line or a cut page"),
+    "agent.policy.quotations.shared_with": (16, "an address or a search of 10,000 characters"),
     "app.config.load.load_own": (16, "TOML, when a person or a tool changes it"),
     "features.tasks.heartbeat.read": (16, "line breaks only"),
     "foundation.net.http.EventParser": (15, "line breaks only"),
