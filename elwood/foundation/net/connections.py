@@ -234,7 +234,7 @@ class Pool:
             while len(self._idle) > self._slots.value:
                 await _close(self._idle.pop(0).stream)
             return HttpConnection(origin, await self._open(origin))
-        except BaseException:
+        except BaseException:  # re-raised; the place of the pool must not be lost
             self._slots.release()
             raise
 
@@ -269,7 +269,7 @@ class Pool:
         try:
             with _map_connect_errors(self._timeout):
                 return await network.start_tls(stream, origin.host)
-        except BaseException:
+        except BaseException:  # re-raised; the stream must not stay open
             await _close(stream)
             raise
 
