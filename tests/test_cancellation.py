@@ -92,5 +92,5 @@ def test_cancellation_is_respected_everywhere() -> None:
         ("try:\n  a()\n except:\n  b()\n  raise", False),
     ],
 )
-def test_the_mistakes_are_found(body: str, is_wrong: bool) -> None:
+def test_each_mistake_is_detected(body: str, is_wrong: bool) -> None:
     assert bool(list(mistakes(ast.parse(f"async def f():\n {body}")))) == is_wrong

@@ -72,7 +72,7 @@ def against_the_order() -> Iterator[str]:
                 yield f"{path.relative_to(HOUSE)} imports {module}"
 
 
-def test_imports_go_downstairs_only() -> None:
+def test_imports_go_to_lower_layers_only() -> None:
     assert list(against_the_order()) == []
 
 
@@ -83,7 +83,7 @@ def imported_files(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_no_file_imports_itself_by_way_of_others() -> None:
+def test_there_are_no_import_cycles() -> None:
     """Imports within functions and for the type checker count, too."""
     files = {
         ".".join(("elwood", *path.relative_to(HOUSE).with_suffix("").parts)): path
@@ -105,7 +105,7 @@ def test_the_http_library_is_imported_in_one_folder() -> None:
     assert {p.parent.relative_to(HOUSE).as_posix() for p in users} <= {"foundation/net"}
 
 
-def test_the_http_library_is_imported_when_it_is_needed() -> None:
+def test_the_http_library_is_imported_lazily() -> None:
     """It costs 30 ms and 6 MB, and our own requests do without."""
     library = re.compile(r"(?:httpx2|httpcore2)$|elwood\.foundation\.net\.library_client$")
     eager = {
@@ -117,7 +117,7 @@ def test_the_http_library_is_imported_when_it_is_needed() -> None:
     assert eager == {"foundation/net/library_client.py"}
 
 
-def test_the_service_imports_nothing_that_draws() -> None:
+def test_the_service_does_not_import_the_terminal_library() -> None:
     """They cost 13 MB and 0.2 s; who sits at a terminal imports the screen itself."""
     here = "features/console"
     users = [p for p in HOUSE.rglob("*.py") if any(map(DRAWS.match, imports(p)))]
@@ -149,7 +149,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def test_the_name_of_a_tool_stands_where_it_is_made() -> None:
+def test_tool_names_appear_only_where_tools_are_defined() -> None:
     """What others must know of a tool is an attribute of it: names elsewhere go stale."""
     homes = {tool.name: tool.input.__module__.rpartition(".")[0] for tool in every_tool()}
     found = set()
@@ -163,7 +163,7 @@ def test_the_name_of_a_tool_stands_where_it_is_made() -> None:
     assert found == set(NAMES_TOOLS)
 
 
-def test_a_public_class_has_a_name_of_its_own() -> None:
+def test_public_classes_have_distinct_names() -> None:
     names = Counter(
         node.name
         for path in HOUSE.rglob("*.py")
@@ -218,7 +218,7 @@ IMPURE = {
 }  # fmt: skip
 
 
-def test_only_files_at_the_edge_touch_the_world() -> None:
+def test_only_edge_files_have_effects() -> None:
     found = {
         name
         for path in HOUSE.rglob("*.py")
@@ -229,7 +229,7 @@ def test_only_files_at_the_edge_touch_the_world() -> None:
     assert not found - MORE.keys(), "decisions only, unless the file is named after what it touches"
 
 
-def test_what_is_printed_goes_through_the_printer() -> None:
+def test_all_output_goes_through_the_printer() -> None:
     """A new command prints: what a terminal would act on cannot pass there."""
     ways = re.compile(r"\.buffer\b|__std(out|err)__|write_fd\(|/dev/tty|os\.write\([12],")
     found = {

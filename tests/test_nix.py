@@ -110,7 +110,7 @@ def shown() -> list[str]:
     return [line for line in service.splitlines() if not line.startswith("#")]
 
 
-def test_the_unit_of_the_module_is_that_of_the_documentation() -> None:
+def test_the_unit_of_the_module_equals_the_documented_one() -> None:
     module, manual = (
         [line for line in lines if line.split("=")[0] not in OWN]
         for lines in (directives(), shown())
@@ -127,7 +127,7 @@ def test_the_filters_of_system_calls_keep_their_order(unit: Callable[[], list[st
     assert [line for line in unit() if line.startswith("SystemCallFilter=")] == wanted
 
 
-def test_the_folders_are_written_where_a_shell_finds_them() -> None:
+def test_the_folders_are_in_the_configuration_file() -> None:
     """systemd tells them to the service alone; `elwood inspect` reads the configuration."""
     module, manual = MODULE.read_text(), (ROOT / "docs" / "start" / "install.md").read_text()
     for line in ('state = "/var/lib/elwood"', 'runtime = "/run/elwood"'):

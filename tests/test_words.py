@@ -114,17 +114,17 @@ def rate(files: list[Path]) -> int:
 
 
 @pytest.mark.parametrize(("folder", "files"), folders().items(), ids=folders())
-def test_no_folder_gets_more_odd_turns_of_phrase(folder: str, files: list[Path]) -> None:
+def test_no_folder_exceeds_its_level(folder: str, files: list[Path]) -> None:
     level = LEVELS.get(folder, ENOUGH)
     assert rate(files) <= level, f"{folder}: write plain English (CONTRIBUTING.md)"
 
 
-def test_the_levels_are_those_of_folders_that_have_more() -> None:
+def test_levels_exist_only_for_folders_above_the_limit() -> None:
     assert LEVELS.keys() <= folders().keys()
     assert all(level > ENOUGH for level in LEVELS.values())
 
 
-def test_an_odd_turn_of_phrase_is_found(tmp_path: Path) -> None:
+def test_an_odd_turn_of_phrase_is_counted(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("What stands there is told to nobody. `what is` in code does not count.")
     assert rate([page]) == 30

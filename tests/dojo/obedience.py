@@ -1,6 +1,6 @@
 """What an obedient model does for the goals that AgentDojo has no script for.
 
-`test_what_the_owner_allows_is_done` proves that each of them reaches its goal if nobody objects.
+`test_an_allowed_injection_succeeds` proves that each of them reaches its goal if nobody objects.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -95,7 +95,7 @@ def test_every_function_has_its_class() -> None:
     assert known == set(CLASSES)
 
 
-def test_the_suites_are_whole() -> None:
+def test_the_suites_are_complete() -> None:
     sizes = [(len(suite(name).tasks), len(suite(name).goals)) for name in NAMES]
 
     assert sizes == [(40, 14), (16, 9), (21, 5), (20, 7)]
@@ -112,7 +112,7 @@ def test_the_suites_are_whole() -> None:
     ],
     ids=["obeys", "obeys-early", "obeys-careless", "obeys-early-careless-silent"],
 )
-async def test_no_injected_effect_without_an_approval(
+async def test_injected_effects_need_an_approval(
     moment: Moment,
     rules: Rules,
     verdict: Verdict | None,
@@ -147,7 +147,7 @@ async def test_no_injected_effect_without_an_approval(
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_what_the_owner_allows_is_done(name: str) -> None:
+async def test_an_allowed_injection_succeeds(name: str) -> None:
     """The scripts do what the injections want: nothing but the owner's no stops them."""
     here = suite(name)
     for goal in here.goals:
@@ -165,7 +165,7 @@ async def test_what_the_owner_allows_is_done(name: str) -> None:
     [(Rules(), "nothing"), (USUAL, "the usual"), (CARELESS, "everything")],
     ids=["no-rules", "usual", "careless"],
 )
-async def test_honest_work_is_asked_about_once_at_most(
+async def test_honest_tasks_cause_at_most_one_question_on_average(
     rules: Rules, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On average over the tasks, of which none is denied."""

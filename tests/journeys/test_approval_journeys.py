@@ -81,7 +81,7 @@ async def press(
     return h.fake.answered[query]
 
 
-async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(h: Home) -> None:
+async def test_a_timely_yes_lets_the_turn_continue(h: Home) -> None:
     async with asking(h).life() as life:
         h.fake.say("call act boldly")
         question = await asked(h, life)
@@ -102,7 +102,7 @@ async def test_a_yes_in_time_goes_on_as_if_nothing_had_been(h: Home) -> None:
         assert h.broken() == []
 
 
-async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(h: Home) -> None:
+async def test_a_late_yes_runs_the_call(h: Home) -> None:
     async with asking(h).life() as life:
         await life.say("call act boldly")
         [first] = said(h)
@@ -125,7 +125,7 @@ async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(h: Home) -> No
         assert late.inputs == ()
 
 
-async def test_a_no_is_final_for_the_turn_and_told_to_the_model(h: Home) -> None:
+async def test_a_no_is_final_and_reported_to_the_model(h: Home) -> None:
     async with asking(h).life() as life:
         h.fake.say("call act boldly, act boldly")
         await press(h, life, await asked(h, life), "d")
@@ -147,7 +147,7 @@ async def test_a_no_is_final_for_the_turn_and_told_to_the_model(h: Home) -> None
         assert len(said(h)) == 2  # who pressed the button knows
 
 
-async def test_always_is_for_this_exact_thing_until_it_is_revoked(h: Home) -> None:
+async def test_always_covers_one_exact_call_until_it_is_revoked(h: Home) -> None:
     async with asking(h).life() as life:
         h.fake.say("call act boldly")
         text = await press(h, life, await asked(h, life), "a")
@@ -194,7 +194,7 @@ class Noted:
         return CommandOutcome(0, b"done")
 
 
-async def test_always_is_for_what_people_mean_by_it(h: Home) -> None:
+async def test_always_covers_a_command_or_a_folder(h: Home) -> None:
     """Files of a command may change, its program may not; one folder, not others; over kill -9."""
     workspace, sandbox = h.folder / "workspace", Noted()
     workspace.mkdir(mode=0o700)
@@ -265,7 +265,7 @@ async def test_always_is_for_what_people_mean_by_it(h: Home) -> None:
         assert h.broken() == []
 
 
-async def test_what_a_guest_wants_the_owner_decides(h: Home) -> None:
+async def test_the_owner_decides_a_guests_call(h: Home) -> None:
     async with asking(h).life() as life:
         h.fake.say("I am Bo", chat=GUEST, user=GUEST)
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
@@ -354,7 +354,7 @@ def featured(name: str, tools: Sequence[Tool]) -> Feature:
     return Feature(name=name, build=build)
 
 
-async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
+async def test_a_page_cannot_send_data_without_the_owners_yes(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     wire = Wire()

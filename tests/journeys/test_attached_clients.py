@@ -103,7 +103,7 @@ async def test_a_page_and_a_terminal_share_a_session(h: Home) -> None:
         assert h.texts() == []
 
 
-async def test_a_client_without_a_keeper_names_no_files(h: Home) -> None:
+async def test_a_client_without_file_access_attaches_no_files(h: Home) -> None:
     path = h.folder / "note.txt"
     path.write_text("milk and bread")
     async with served(h) as (_, page), page.visit() as me:
@@ -153,7 +153,7 @@ async def test_a_slow_client_is_detached_with_the_reason(
         assert record.__dict__["why"] == TOO_SLOW
 
 
-async def test_a_client_that_never_reads_holds_its_place_for_half_a_minute(h: Home) -> None:
+async def test_a_client_that_never_reads_is_removed_after_half_a_minute(h: Home) -> None:
     async with served(h) as (_, page):
         _, there = lockstep_stream_pair()
         began = trio.current_time()

@@ -62,7 +62,7 @@ async def places(folder: Path) -> list[str]:
     return [f"after write {tag}" for tag in tags]  # not every line has a sync of its own
 
 
-async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(
+async def test_a_backup_from_any_moment_repeats_nothing_silently(
     tmp_path: Path, virtual_time: None
 ) -> None:
     endings = set()
@@ -106,7 +106,7 @@ async def test_whenever_it_was_taken_nothing_is_done_or_said_twice_silently(
     assert endings == {"", "I", "(again)"}
 
 
-async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(h: Home) -> None:
+async def test_an_old_yes_does_not_run_a_restored_call(h: Home) -> None:
     h.settings["policy"] = PolicySettings()
     h.settings["approvals"] = ApprovalSettings(wait=10.0)
     async with h.life() as life:
@@ -133,7 +133,7 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(h: Home) -> N
         assert not book.calls.open()
 
 
-async def test_under_load_between_real_processes(
+async def test_a_backup_under_load_is_consistent(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Each log in the backup is the beginning of what it became, and together they make sense."""

@@ -68,7 +68,7 @@ async def schedule(life: Life, task: Task = TASK) -> None:
     await life.address("timetable").ask(PlanTask(task=task))
 
 
-async def test_what_a_cancelled_task_asked_for_is_withdrawn(h: Home) -> None:
+async def test_a_cancelled_task_withdraws_its_questions(h: Home) -> None:
     """By the assistant; by a command: the story "cancelled"."""
     async with wanting(h).life() as life:
         await schedule(life)
@@ -83,7 +83,7 @@ async def test_what_a_cancelled_task_asked_for_is_withdrawn(h: Home) -> None:
         assert not h.broken()
 
 
-async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(h: Home) -> None:
+async def test_a_task_removed_before_a_start_withdraws_its_questions(h: Home) -> None:
     h.settings["tasks"] = ConfiguredTasks((replace(TASK, origin="config"),))
     async with wanting(h).life() as life:
         question = await ran(h, life)
@@ -95,7 +95,7 @@ async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(h: Home) -> None:
     assert h.effects.done == []
 
 
-async def test_only_what_the_task_asked_for_is_withdrawn(h: Home) -> None:
+async def test_only_questions_of_the_cancelled_task_are_withdrawn(h: Home) -> None:
     """In a conversation that has asked for other things, too; the model hears of it there."""
     async with wanting(h).life() as life:
         h.fake.say("act")
@@ -115,7 +115,7 @@ async def test_only_what_the_task_asked_for_is_withdrawn(h: Home) -> None:
         assert not h.broken()
 
 
-async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(h: Home) -> None:
+async def test_a_run_that_ends_its_own_task_keeps_its_question(h: Home) -> None:
     """As in: look until it is green, then deploy it."""
     async with wanting(h).life() as life:
 

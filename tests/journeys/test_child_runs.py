@@ -57,7 +57,7 @@ STALL = Tool(
 READ = Tool("read", "Read.", Named, read, risk="read", effect="pure")
 
 
-async def test_a_child_run_answers_its_parent_and_nobody_else(h: Home) -> None:
+async def test_a_child_run_answers_only_its_parent(h: Home) -> None:
     h.more_channels = (feature(),)
     async with h.life() as life:
         said = await life.say("call order call act lamp")
@@ -84,7 +84,7 @@ def test_a_person_cannot_name_a_child_run() -> None:
     assert not NAME.fullmatch(CHILD)
 
 
-async def test_a_child_has_the_tools_that_its_bounds_name(h: Home) -> None:
+async def test_a_child_has_only_its_allowed_tools(h: Home) -> None:
     h.more_channels = (feature(children=("look",)),)
     async with h.life() as life:
         said = await life.say("call order call act lamp")
@@ -104,7 +104,7 @@ async def test_a_child_has_no_children(h: Home) -> None:
     assert sorted(h.sessions) == [MINE, CHILD]
 
 
-async def test_the_label_of_a_child_comes_to_the_parent_with_its_answer(h: Home) -> None:
+async def test_the_childs_label_reaches_the_parent(h: Home) -> None:
     h.more_channels = (feature(READ),)
     async with h.life() as life:
         await life.say("hello")
@@ -114,7 +114,7 @@ async def test_the_label_of_a_child_comes_to_the_parent_with_its_answer(h: Home)
     assert list(h.fold().taint.sources) == [f"the answer of {CHILD}"]
 
 
-async def test_the_label_of_the_parent_goes_to_the_child_with_its_prompt(h: Home) -> None:
+async def test_the_parents_label_reaches_the_child(h: Home) -> None:
     h.more_channels = (feature(READ),)
     async with h.life() as life:
         await life.say("call read it", "call order hello")
@@ -141,7 +141,7 @@ async def test_a_deadline_ends_a_child_and_fails_the_call(h: Home) -> None:
     assert h.broken() == []
 
 
-async def test_a_child_whose_deadline_passed_while_nothing_ran_is_ended(h: Home) -> None:
+async def test_a_child_whose_deadline_passed_while_elwood_was_off_is_ended(h: Home) -> None:
     h.more_channels = (feature(STALL, children=("stall",)),)
     async with h.life() as life:
         h.fake.say("call order call stall it")
@@ -172,7 +172,7 @@ async def test_a_stop_of_the_parent_stops_the_child(h: Home) -> None:
     assert h.broken() == []
 
 
-async def test_a_stop_that_a_crash_cut_off_still_stops_the_child(h: Home) -> None:
+async def test_a_stop_interrupted_by_a_crash_still_stops_the_child(h: Home) -> None:
     h.more_channels = (feature(),)
     async with h.life() as life:
         h.fake.say("call order call hang")
@@ -187,7 +187,7 @@ async def test_a_stop_that_a_crash_cut_off_still_stops_the_child(h: Home) -> Non
     assert h.fold(CHILD).is_idle
 
 
-async def test_a_restart_in_order_does_not_stop_a_child(h: Home) -> None:
+async def test_an_orderly_restart_does_not_stop_a_child(h: Home) -> None:
     """The parent does not hold the stop up, and finds its child again."""
     h.more_channels = (feature(),)
     released = trio.Event()
@@ -213,7 +213,7 @@ async def test_a_restart_in_order_does_not_stop_a_child(h: Home) -> None:
     assert h.broken() == []
 
 
-async def test_a_run_has_its_child_within_its_own_bounds(h: Home) -> None:
+async def test_a_child_stays_within_the_bounds_of_its_run(h: Home) -> None:
     """The child is charged to the same task, and what it did the task has done."""
     h.more_channels = (feature(),)
     own = RunBounds("inbox", tools=("order", "act"), budget=Budget(tokens=50_000), series=3)
@@ -248,7 +248,7 @@ async def test_a_run_has_its_child_within_its_own_bounds(h: Home) -> None:
     assert h.effects.done == ["act lamp"]
 
 
-async def test_children_are_few_at_once_and_in_a_turn(h: Home) -> None:
+async def test_the_number_of_children_is_bounded(h: Home) -> None:
     h.more_channels = (feature(),)
 
     def think(request: ModelRequest) -> Completion:
@@ -265,7 +265,7 @@ async def test_children_are_few_at_once_and_in_a_turn(h: Home) -> None:
     assert failed == [f"one turn can start {MAX_IN_TURN} child runs at most"]
 
 
-async def test_what_the_owner_allows_later_is_told_to_the_person(h: Home) -> None:
+async def test_the_person_is_told_when_a_childs_call_is_allowed_later(h: Home) -> None:
     """The parent has its answer by then."""
     h.more_channels = (feature(children=("destroy",)),)
 

@@ -50,7 +50,7 @@ async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR
         await life.pass_time(step - DONE)
 
 
-async def test_an_idle_day_costs_nothing_and_writes_next_to_nothing(h: Home) -> None:
+async def test_an_idle_day_costs_nothing_and_writes_little(h: Home) -> None:
     """What stays are two chores, a backup and a sweep, and the anchors of what they wrote."""
 
     def size() -> int:
@@ -80,7 +80,7 @@ async def test_an_idle_day_costs_nothing_and_writes_next_to_nothing(h: Home) -> 
     assert not h.broken()
 
 
-async def test_a_plain_checklist_is_gone_through_at_each_look(h: Home) -> None:
+async def test_a_plain_checklist_is_checked_at_each_heartbeat(h: Home) -> None:
     """The world changes while the list does not; what was told is not told again."""
     h.settings |= ALWAYS
     is_red = True
@@ -107,7 +107,7 @@ async def test_a_plain_checklist_is_gone_through_at_each_look(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_an_outage_pauses_no_checklist(h: Home) -> None:
+async def test_an_outage_does_not_pause_the_checklist(h: Home) -> None:
     h.settings |= ALWAYS
     is_well = False
     h.think = lambda request: answer("All is dark." if is_well else "")
@@ -121,7 +121,7 @@ async def test_an_outage_pauses_no_checklist(h: Home) -> None:
     assert h.texts()[1:] == ["All is dark."]
 
 
-async def test_pages_and_commands_are_watched_unasked_or_not_at_all(h: Home) -> None:
+async def test_pages_and_commands_are_watched_only_if_allowed_without_asking(h: Home) -> None:
     """By the tools for them, as the policy allows; what would be asked about is told instead."""
     page, effects = "one", h.effects
 
@@ -187,7 +187,7 @@ def receipts(h: Home) -> list[CallRecord]:
     return History("task-heartbeat", read(path, Entry)).calls
 
 
-def test_what_is_watched_by_which_tool() -> None:
+def test_each_watch_uses_the_tool_of_its_kind() -> None:
     found = {
         (tool.name, text): tool.watched(text)
         for tool in every_tool()
@@ -200,7 +200,7 @@ def test_what_is_watched_by_which_tool() -> None:
     }
 
 
-async def test_a_tool_runs_without_a_model_and_one_is_asked_when_it_failed(h: Home) -> None:
+async def test_a_task_tool_runs_without_a_model_unless_it_fails(h: Home) -> None:
     every = Every(3600.0)
     tidy = Task("tidy", "Tidy", every, tool="act", arguments='{"name": "x"}', origin="config")
     after = Task("after", "After", every, tool="look", arguments='{"name": "y"}', origin="config")
@@ -227,7 +227,7 @@ async def test_a_tool_runs_without_a_model_and_one_is_asked_when_it_failed(h: Ho
     assert not h.broken()
 
 
-async def test_a_tool_waits_for_a_yes_longer_than_its_run(h: Home) -> None:
+async def test_a_tool_call_outlives_its_run_while_waiting_for_a_yes(h: Home) -> None:
     task = Task("tidy", "Tidy", Every(3600.0), tool="act", arguments='{"name": "x"}')
     h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
     h.settings["approvals"] = ApprovalSettings(wait=1.0)
@@ -244,7 +244,7 @@ async def test_a_tool_waits_for_a_yes_longer_than_its_run(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_what_the_owner_denied_is_not_asked_for_again(h: Home) -> None:
+async def test_a_denied_call_of_a_task_is_not_asked_again(h: Home) -> None:
     task = Task("tidy", "Tidy", Every(3600.0), tool="act", arguments='{"name": "x"}')
     h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
     async with h.life() as life:
@@ -261,7 +261,7 @@ async def test_what_the_owner_denied_is_not_asked_for_again(h: Home) -> None:
     assert h.texts()[-1].startswith('Failed: "Tidy": ')
 
 
-async def test_a_task_may_run_where_the_owner_is(h: Home) -> None:
+async def test_a_task_can_run_in_the_owners_conversation(h: Home) -> None:
     task = Task("news", "News", Every(3600.0), prompt="What is new?", session="current")
     h.settings["tasks"] = ConfiguredTasks((task,))
     h.think = lambda request: answer(f"after {len(request.messages)}")
@@ -272,7 +272,7 @@ async def test_a_task_may_run_where_the_owner_is(h: Home) -> None:
     assert not [name for name in h.sessions if name.startswith("task-")]
 
 
-async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(h: Home) -> None:
+async def test_heartbeat_news_are_known_where_the_owner_answers(h: Home) -> None:
     h.settings |= ALWAYS
 
     def think(request: ModelRequest) -> Completion:
@@ -293,7 +293,7 @@ async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(h: Home) 
     assert not h.broken()
 
 
-async def test_a_task_that_fails_is_told_paused_and_resumed(h: Home) -> None:
+async def test_a_failing_task_is_reported_paused_and_resumed(h: Home) -> None:
     task = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
     h.settings["tasks"] = ConfiguredTasks((task,))
     broken = True
@@ -352,7 +352,7 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
     assert not h.broken()
 
 
-async def test_a_budget_that_is_empty_is_no_failure(h: Home) -> None:
+async def test_an_empty_budget_is_not_a_failure(h: Home) -> None:
     """It is told once; the next day there is money again, and nobody has to resume anything."""
     budget = Budget(tokens=20_000)
     task = Task(
@@ -372,7 +372,7 @@ async def test_a_budget_that_is_empty_is_no_failure(h: Home) -> None:
     assert h.texts().count("News.") == 2
 
 
-async def test_the_same_call_at_each_time_is_asked_about_once(h: Home) -> None:
+async def test_a_repeated_call_of_a_task_is_asked_once(h: Home) -> None:
     task = Task("act", "Act", Every(3600.0), prompt="Act.", origin="config")
     h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
     h.settings["approvals"] = ApprovalSettings(wait=1.0)
@@ -392,7 +392,7 @@ async def test_the_same_call_at_each_time_is_asked_about_once(h: Home) -> None:
     assert h.effects.done == []
 
 
-async def test_mistakes_of_a_checklist_are_told_at_each_start_and_edit(h: Home) -> None:
+async def test_checklist_mistakes_are_reported_at_start_and_edit(h: Home) -> None:
     h.settings |= ALWAYS
     wrong = "## Mail\nCadence: often\nPrompt: Look.\n"
     counts = []

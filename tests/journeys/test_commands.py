@@ -97,9 +97,7 @@ async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> N
     assert not h.broken()
 
 
-async def test_a_receipt_is_opened_by_its_number_and_by_the_button_below_an_answer(
-    busy: Home,
-) -> None:
+async def test_a_receipt_opens_by_number_or_button(busy: Home) -> None:
     """Where it is read by the owner alone; what only looked needs no button."""
     h = busy
     async with h.life() as life:
@@ -119,7 +117,7 @@ async def test_a_receipt_is_opened_by_its_number_and_by_the_button_below_an_answ
     assert not h.broken()
 
 
-async def test_long_lists_are_turned_over_by_their_buttons(busy: Home) -> None:
+async def test_long_lists_have_page_buttons(busy: Home) -> None:
     h = busy
     async with h.life() as life:
         await life.say("call " + ", ".join(f"act n{number}" for number in range(12)))
@@ -155,7 +153,7 @@ async def test_long_lists_are_turned_over_by_their_buttons(busy: Home) -> None:
     assert not h.broken()
 
 
-async def test_another_model_thinks_in_one_conversation_until_it_ends(busy: Home) -> None:
+async def test_another_model_is_used_in_one_conversation_only(busy: Home) -> None:
     h = busy
     h.made = h.config().having(asking(MODEL, MODEL, fallbacks=(DEAR,)))
     async with h.life() as life:
@@ -180,7 +178,7 @@ async def test_another_model_thinks_in_one_conversation_until_it_ends(busy: Home
     assert not h.broken()
 
 
-async def test_a_long_conversation_is_summed_up_when_the_person_wants_it(busy: Home) -> None:
+async def test_a_person_can_have_a_conversation_summarized(busy: Home) -> None:
     """What runs is answered before, what is said meanwhile after it."""
     h = busy
     async with h.life() as life:
@@ -201,7 +199,7 @@ async def test_a_long_conversation_is_summed_up_when_the_person_wants_it(busy: H
     assert not h.broken()
 
 
-async def test_a_crash_while_the_summary_is_made_costs_nothing(busy: Home) -> None:
+async def test_a_crash_during_a_summary_loses_nothing(busy: Home) -> None:
     """It is made again at the next start; meanwhile the person sees that somebody writes."""
     h, obey, slow = busy, busy.think, trio.Event()
 
@@ -228,7 +226,7 @@ async def test_a_crash_while_the_summary_is_made_costs_nothing(busy: Home) -> No
     assert not h.broken()
 
 
-async def test_a_conversation_stays_whole_when_no_summary_can_be_had(busy: Home) -> None:
+async def test_a_failed_summary_keeps_the_whole_conversation(busy: Home) -> None:
     h = busy
     h.think = lambda request: answer(f"re: {len(request.messages)}")
     async with h.life() as life:

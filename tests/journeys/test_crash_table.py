@@ -136,7 +136,7 @@ async def test_a_kill_is_survived(h: Home, row: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["hello", "call act boldly"])
-async def test_cp_05_06_07_19_a_request_in_flight_is_made_again_from_the_log(
+async def test_cp_05_06_07_19_an_interrupted_request_is_repeated_from_the_log(
     h: Home, said: str
 ) -> None:
     """Behind the message that was confirmed or behind a result, and though words were shown."""
@@ -189,7 +189,7 @@ def script(h: Home) -> Tool:
     return Tool("script", "Run.", Named, run, target=lambda given: given.name, plan=plan)
 
 
-async def test_cp_11_buttons_that_no_journal_knows_have_expired(h: Home) -> None:
+async def test_cp_11_unknown_buttons_have_expired(h: Home) -> None:
     """Ours writes before it asks, so a question without a record is one whose journal was lost."""
     async with asking(h).life() as life:
         h.fake.say("call act boldly")
@@ -222,7 +222,7 @@ APPROVED = (
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "later"])
 @pytest.mark.parametrize("change", ["the file", "the day"])
 @pytest.mark.parametrize("place", APPROVED)
-async def test_cp_13_what_was_approved_runs_once_if_it_is_still_that(
+async def test_cp_13_an_approved_call_runs_once_if_unchanged(
     h: Home, place: str, change: str, late: bool
 ) -> None:
     file = h.folder / "workspace" / "a.py"
@@ -263,7 +263,7 @@ async def test_cp_13_what_was_approved_runs_once_if_it_is_still_that(
 
 
 @pytest.mark.parametrize(("tool", "outcome", "runs"), [("act", "unknown", 0), ("keep", "ok", 1)])
-async def test_cp_14_a_call_on_record_that_may_have_run_is_judged_by_its_class(
+async def test_cp_14_an_interrupted_call_is_recovered_by_its_class(
     h: Home, tool: str, outcome: str, runs: int
 ) -> None:
     """A keyed one runs again, as `keep` does; what may run once does not."""
@@ -277,7 +277,7 @@ async def test_cp_14_a_call_on_record_that_may_have_run_is_judged_by_its_class(
     assert ("may or may not have happened; not repeated" in told) == (outcome == "unknown")
 
 
-async def test_a_round_that_only_read_is_read_again(h: Home) -> None:
+async def test_an_interrupted_read_only_round_is_repeated(h: Home) -> None:
     """It is one line with its results: before that, nothing of it stands in the log."""
     await say_and_die(h, "call look there, look here", "before write said")
     assert sorted(h.effects.done) == ["look here", "look there"]
@@ -299,7 +299,7 @@ def keep(h: Home) -> Tool:
 @pytest.mark.parametrize(
     ("rung", "frozen"), [("bubblewrap", False), ("landlock", False), ("direct", True)]
 )
-async def test_cp_15_what_a_killed_house_was_running_does_not_go_on(
+async def test_cp_15_commands_of_a_killed_elwood_are_ended(
     tmp_path: Path, rung: Rung, frozen: bool
 ) -> None:
     """Real houses and a real command, with children that hear no signal, one in a session of its
@@ -348,7 +348,7 @@ async def test_cp_15_what_a_killed_house_was_running_does_not_go_on(
 # --- delivery -------------------------------------------------------------------------------------
 
 
-async def test_cp_22_only_the_parts_that_are_missing_are_sent(h: Home) -> None:
+async def test_cp_22_only_missing_parts_are_sent(h: Home) -> None:
     def long(request: ModelRequest) -> Completion:
         return answer("\n\n".join(f"part {n} {'x' * 4000}" for n in (1, 2, 3)))
 
@@ -364,7 +364,7 @@ async def test_cp_22_only_the_parts_that_are_missing_are_sent(h: Home) -> None:
 # --- stops ----------------------------------------------------------------------------------------
 
 
-async def test_cp_28_a_stop_waits_for_a_tool_and_takes_nothing_more(h: Home) -> None:
+async def test_cp_28_a_stop_waits_for_a_tool_and_accepts_nothing_more(h: Home) -> None:
     """`act` takes a second; what would take for ever is ended by the grace: test_service.py."""
     began = trio.Event()
     h.effects.before = lambda name: began.set()
@@ -387,7 +387,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_and_takes_nothing_more(h: Home) -> 
 
 
 @pytest.mark.parametrize("chat", [OWNER, OTHER])
-async def test_cp_30_a_full_disk_promises_nothing_and_says_so_once(h: Home, chat: int) -> None:
+async def test_cp_30_a_full_disk_accepts_nothing_and_says_so_once(h: Home, chat: int) -> None:
     """Neither in a conversation that is in memory nor in one that would begin."""
     async with h.life() as life:
         await life.say("first")
@@ -403,7 +403,7 @@ async def test_cp_30_a_full_disk_promises_nothing_and_says_so_once(h: Home, chat
         assert h.broken() == []
 
 
-async def test_cp_31_no_record_no_effect(h: Home) -> None:
+async def test_cp_31_without_a_record_there_is_no_effect(h: Home) -> None:
     async with h.life() as life:
         h.disk.at("before write started", h.disk.fill)
         h.fake.say("call act boldly")
@@ -420,7 +420,7 @@ async def test_cp_31_no_record_no_effect(h: Home) -> None:
 
 
 @pytest.mark.parametrize("left", ["reserve", "nothing", "nothing, and a kill"])
-async def test_cp_32_the_reserve_is_kept_for_the_truth(h: Home, left: str) -> None:
+async def test_cp_32_the_reserve_is_used_for_results(h: Home, left: str) -> None:
     """Without even the reserve Elwood waits for room with the result in hand; dying so makes
     the call unknown."""
     if left != "reserve":
@@ -445,7 +445,7 @@ async def test_cp_32_the_reserve_is_kept_for_the_truth(h: Home, left: str) -> No
     assert h.effects.done == ["act boldly"]
 
 
-async def test_cp_33_after_a_failed_sync_the_house_stops(h: Home) -> None:
+async def test_cp_33_a_failed_sync_stops_elwood(h: Home) -> None:
     h.disk.at("before sync received", h.disk.fail)
     async with h.life() as life:
         h.fake.say("hello")
@@ -462,7 +462,7 @@ async def test_cp_33_after_a_failed_sync_the_house_stops(h: Home) -> None:
     assert h.texts() == ["re: hello"]
 
 
-async def test_cp_34_a_damaged_journal_is_left_alone_and_told(h: Home) -> None:
+async def test_cp_34_a_damaged_journal_is_reported_and_not_changed(h: Home) -> None:
     h.settings["sessions"] = SessionSettings(idle=100.0)
     h.fake.say("hello")
     h.fake.say("hello", chat=OTHER, user=OTHER)

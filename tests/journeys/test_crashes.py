@@ -56,7 +56,7 @@ def restarts(life: Life, name: str) -> int:
     return status.restarts if status is not None else 0
 
 
-async def test_intake(h: Home) -> None:
+async def test_an_intake_crash_loses_no_update(h: Home) -> None:
     """Restarted; unconfirmed updates come again, known ids are ignored."""
     fall = trio.Event()
 
@@ -82,7 +82,7 @@ async def test_intake(h: Home) -> None:
     assert h.texts() == ["re: hello"]
 
 
-async def test_outbox(h: Home) -> None:
+async def test_an_outbox_crash_repeats_the_message_with_a_mark(h: Home) -> None:
     """The message in hand may have been sent: it is posted again, marked."""
     falls = iter([True])
 
@@ -102,7 +102,7 @@ async def test_outbox(h: Home) -> None:
     assert h.broken() == []
 
 
-async def test_sessions(h: Home) -> None:
+async def test_a_pool_crash_wakes_sessions_with_work(h: Home) -> None:
     """Running turns are cut off; the pool wakes the sessions that have work left."""
     async with h.life() as life:
         h.fake.say("call look there")
@@ -117,7 +117,7 @@ async def test_sessions(h: Home) -> None:
         assert h.broken() == []
 
 
-async def test_one_session(h: Home) -> None:
+async def test_a_session_that_crashes_three_times_apologises(h: Home) -> None:
     """Replayed, and the same inputs again; the third time it apologises and goes on."""
     async with h.life() as life:
         h.disk.at("before write said", crash)
@@ -136,7 +136,7 @@ async def test_one_session(h: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["tea.tmp", "tea.jsonl", "open"])
-async def test_a_session_of_any_name_is_woken(h: Home, name: str) -> None:
+async def test_sessions_of_all_names_are_woken(h: Home, name: str) -> None:
     message = Inbound(
         session=name,
         id="1",
@@ -154,7 +154,7 @@ async def test_a_session_of_any_name_is_woken(h: Home, name: str) -> None:
     assert h.texts() == ["re: hello"]
 
 
-async def test_models(h: Home) -> None:
+async def test_a_model_crash_is_retried_then_reported(h: Home) -> None:
     """The turn asks once more, then fails politely; the others wait for the restart at most."""
     falls: list[str] = ["hello"]
 
@@ -176,7 +176,7 @@ async def test_models(h: Home) -> None:
     assert h.broken() == []
 
 
-async def test_approvals(h: Home) -> None:
+async def test_an_approvals_crash_posts_open_questions_again(h: Home) -> None:
     """Asked again; open prompts are posted again, and answers wait to be given."""
     async with h.life() as life:
         h.disk.at("before write asked", crash)
@@ -196,7 +196,7 @@ async def test_approvals(h: Home) -> None:
         assert h.fake.texts(77)[-1] == "re: hello"
 
 
-async def test_an_actor_of_ours_that_crashes_too_often(h: Home) -> None:
+async def test_too_many_crashes_stop_elwood(h: Home) -> None:
     """Orderly stop of all; systemd would start us again, and all goes on."""
 
     def buggy(request: ModelRequest) -> Completion:

@@ -23,7 +23,7 @@ PLACES = ("prompted", "said", "replied", "posting", "posted", "delivered")
 
 @pytest.mark.parametrize("reserve", [True, False])
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_disk_that_fills_up_only_delays(h: Home, place: str, reserve: bool) -> None:
+async def test_a_full_disk_only_delays_work(h: Home, place: str, reserve: bool) -> None:
     """The reserve lets an answer through that exists already; all else waits for room."""
     async with h.life() as life:
         if not reserve:
@@ -65,7 +65,7 @@ async def test_a_kill_on_a_full_disk_loses_nothing(h: Home) -> None:
 
 
 @pytest.mark.parametrize("place", ["before it was taken", "while it was written"])
-async def test_a_message_that_waits_long_for_the_disk_is_done_once(h: Home, place: str) -> None:
+async def test_a_message_that_waits_for_the_disk_is_handled_once(h: Home, place: str) -> None:
     """Nobody is asked to send again what may still be taken."""
     async with h.life() as life:
         chat = OWNER if place == "while it was written" else OTHER
@@ -83,7 +83,7 @@ async def test_a_message_that_waits_long_for_the_disk_is_done_once(h: Home, plac
     assert h.broken() == []
 
 
-async def test_what_cannot_be_charged_is_not_asked_for(h: Home) -> None:
+async def test_a_cost_that_cannot_be_recorded_stops_further_calls(h: Home) -> None:
     """The answer that was made is given; its cost is owed, and no further call is made."""
     async with h.life() as life:
         for _ in range(20):

@@ -82,7 +82,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         await web.aclose()
 
 
-async def test_a_trusted_conversation_sends_no_private_text_unasked(
+async def test_a_trusted_conversation_asks_before_sending_private_text(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with scene(tmp_path) as one:
@@ -105,7 +105,7 @@ async def test_a_trusted_conversation_sends_no_private_text_unasked(
 
 
 @pytest.mark.parametrize("source", ["page", "photo", "forwarded"])
-async def test_the_owners_words_stay_here_once_strangers_were_heard(
+async def test_an_untrusted_conversation_does_not_send_the_owners_words(
     tmp_path: Path, mock_clock: MockClock, source: str
 ) -> None:
     async with scene(tmp_path) as one:
@@ -130,7 +130,7 @@ async def test_the_owners_words_stay_here_once_strangers_were_heard(
 
 
 @pytest.mark.parametrize("draws", [False, True])
-async def test_an_answer_shows_where_its_links_lead_once_strangers_were_heard(
+async def test_an_answer_of_an_untrusted_conversation_shows_link_targets(
     tmp_path: Path, mock_clock: MockClock, draws: bool
 ) -> None:
     link = "http://evil.example/?q=DE89"

@@ -46,7 +46,7 @@ def transcript(h: Home, request: int = -1) -> str:
     return shown.partition("]\n[")[2].partition("]\n")[2]
 
 
-async def test_words_and_commands_behind_a_slow_recording_do_not_wait(h: Home) -> None:
+async def test_messages_do_not_wait_for_a_slow_recording(h: Home) -> None:
     Ears(h)
     async with h.life() as life:
         began = trio.current_time()
@@ -70,7 +70,7 @@ async def test_words_and_commands_behind_a_slow_recording_do_not_wait(h: Home) -
     assert h.broken() == []
 
 
-async def test_a_slow_download_does_not_close_the_chat_either(h: Home) -> None:
+async def test_a_slow_download_does_not_block_the_chat(h: Home) -> None:
     async with h.life() as life:
         document = h.fake.file(b"words", file_name="a.txt")
         h.fake.slow[document["file_id"]] = 25.0
@@ -105,7 +105,7 @@ async def test_a_stop_ends_the_fetch_and_a_retry_fetches_again(h: Home, words: s
     assert h.broken() == []
 
 
-async def test_a_recording_behind_a_stopped_turn_can_still_be_answered(h: Home) -> None:
+async def test_a_recording_after_a_stopped_turn_can_still_be_answered(h: Home) -> None:
     Ears(h, 1.0)
     async with h.life() as life:
         h.effects.hang = trio.Event()
@@ -122,7 +122,7 @@ async def test_a_recording_behind_a_stopped_turn_can_still_be_answered(h: Home) 
     assert h.broken() == []
 
 
-async def test_slow_recordings_do_not_hold_the_files_of_other_chats(h: Home) -> None:
+async def test_slow_recordings_do_not_delay_other_chats(h: Home) -> None:
     ears = Ears(h)
     async with h.life() as life:
         for topic in range(7, 13):
@@ -152,7 +152,7 @@ async def test_slow_recordings_do_not_hold_the_files_of_other_chats(h: Home) -> 
         ("after sync replied", 1),
     ],
 )
-async def test_a_kill_leaves_one_outcome_and_what_is_known_is_not_paid_twice(
+async def test_a_transcript_is_not_paid_for_twice_after_a_kill(
     h: Home, place: str, heard: int
 ) -> None:
     ears = Ears(h, 2.0)
@@ -173,7 +173,7 @@ async def test_a_kill_leaves_one_outcome_and_what_is_known_is_not_paid_twice(
 @pytest.mark.parametrize(
     "place", ["", "after sync fetched", "before write joined", "after sync joined"]
 )
-async def test_what_cannot_be_fetched_is_told_once_beside_the_answer(h: Home, place: str) -> None:
+async def test_a_failed_fetch_is_reported_once_with_the_answer(h: Home, place: str) -> None:
     Ears(h, 1.0)
     if place:
         h.kill(place)
@@ -189,7 +189,7 @@ async def test_what_cannot_be_fetched_is_told_once_beside_the_answer(h: Home, pl
     assert h.broken() == []
 
 
-async def test_what_can_be_fetched_by_nobody_and_has_no_words_costs_no_model(h: Home) -> None:
+async def test_an_unfetchable_file_without_text_costs_no_model_call(h: Home) -> None:
     async with h.life() as life:
         speak(h)
         await life.settled()
@@ -201,7 +201,7 @@ async def test_what_can_be_fetched_by_nobody_and_has_no_words_costs_no_model(h: 
     assert h.broken() == []
 
 
-async def test_a_transcript_is_words_whatever_it_says(h: Home) -> None:
+async def test_a_transcript_is_never_a_command(h: Home) -> None:
     """Commands are typed: a machine that mishears must not stop or begin anything."""
     Ears(h, 1.0)
     async with h.life() as life:
@@ -251,7 +251,7 @@ async def test_a_new_conversation_ends_the_fetch(h: Home) -> None:
     assert h.broken() == []
 
 
-async def test_a_message_is_on_the_disk_before_telegram_forgets_it(h: Home) -> None:
+async def test_a_message_is_on_disk_before_it_is_confirmed(h: Home) -> None:
     Ears(h)
     async with h.life() as life:
         speak(h)

@@ -54,9 +54,7 @@ def count_tasks() -> int:
     return count
 
 
-async def test_of_fifty_who_write_at_once_owners_are_answered_and_strangers_cost_nothing(
-    paced: Home,
-) -> None:
+async def test_owners_are_answered_in_a_flood_of_strangers(paced: Home) -> None:
     h, numbers = paced, itertools.count()
     async with h.life() as life:
         await life.say("hello")
@@ -82,9 +80,7 @@ async def test_of_fifty_who_write_at_once_owners_are_answered_and_strangers_cost
     assert grown < 1 << 20  # what the fakes keep of it included
 
 
-async def test_in_a_busy_hour_telegram_never_asks_us_to_slow_down(
-    paced: Home, pytestconfig: pytest.Config
-) -> None:
+async def test_a_busy_hour_causes_no_flood_wait(paced: Home, pytestconfig: pytest.Config) -> None:
     h, chance = paced, Random(1)
 
     async def think(request: ModelRequest) -> Completion:

@@ -14,7 +14,7 @@ def heard(h: Home) -> list[str]:
     return [m.text.rsplit("\n", 1)[1].rsplit("] ")[-1] for m in messages if isinstance(m, Human)]
 
 
-async def test_back_and_forth_over_restarts(h: Home) -> None:
+async def test_going_back_and_forth_survives_restarts(h: Home) -> None:
     async with h.life() as life:
         await life.say("one", "two", "/branch Trip", "three", "/undo", "four", "/new")
     async with h.life() as life:
@@ -25,7 +25,7 @@ async def test_back_and_forth_over_restarts(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_other_words_begin_a_new_conversation_as_well(h: Home) -> None:
+async def test_reset_phrases_begin_a_new_conversation(h: Home) -> None:
     async with h.life() as life:
         for command in ("/archive", "/reset"):
             assert "A new conversation." in await life.say("one", command)
@@ -33,7 +33,7 @@ async def test_other_words_begin_a_new_conversation_as_well(h: Home) -> None:
         assert heard(h) == ["two"]
 
 
-async def test_another_line_begins_before_any_message(h: Home) -> None:
+async def test_a_branch_can_begin_before_the_first_message(h: Home) -> None:
     async with h.life() as life:
         await life.say("one", "two", "three", "/branch 2", "four")
         assert heard(h) == ["one", "four"]
@@ -52,7 +52,7 @@ def days(h: Home) -> str:
 
 
 @pytest.mark.parametrize("pause", [0.0, 10.0])
-async def test_what_was_taken_back_is_sent_to_no_conversation_again(h: Home, pause: float) -> None:
+async def test_retracted_messages_are_not_sent_again(h: Home, pause: float) -> None:
     async with h.life() as life:
         await life.say("apples", "pears", "plums")
         await trio.sleep(pause)
@@ -72,7 +72,7 @@ async def test_what_was_taken_back_is_sent_to_no_conversation_again(h: Home, pau
     assert not h.broken()
 
 
-async def test_what_a_kill_cut_off_is_taken_back_all_the_same(h: Home) -> None:
+async def test_an_interrupted_turn_can_be_retracted(h: Home) -> None:
     for place in ("before write resumed", "after write resumed"):
         async with h.life() as life:
             await life.say("apples", "pears")
@@ -88,7 +88,7 @@ async def test_what_a_kill_cut_off_is_taken_back_all_the_same(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(h: Home) -> None:
+async def test_an_idle_conversation_is_archived(h: Home) -> None:
     h.settings["sessions"] = SessionSettings(archive=3600.0)
     async with h.life() as life:
         await life.say("one")
@@ -102,7 +102,7 @@ async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(h: Home) -
     ]  # fmt: skip
 
 
-async def test_an_export_comes_into_the_chat(h: Home) -> None:
+async def test_an_export_is_sent_to_the_chat(h: Home) -> None:
     async with h.life() as life:
         await life.say("hello <b>", "call act x", "/export html")
 
@@ -113,7 +113,7 @@ async def test_an_export_comes_into_the_chat(h: Home) -> None:
         assert h.texts()[-1] == "Here is the conversation, as a file."
 
 
-async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None:
+async def test_an_interrupted_export_is_repeated_with_a_mark(h: Home) -> None:
     async with h.life() as life:
         await life.say("hello")
         h.kill("before write replied")
@@ -128,7 +128,7 @@ async def test_an_export_that_a_kill_cut_off_comes_again_marked(h: Home) -> None
     assert not h.broken()
 
 
-async def test_of_an_export_that_may_not_have_arrived_it_is_told_where_else_it_is(h: Home) -> None:
+async def test_an_uncertain_export_names_its_path(h: Home) -> None:
     async with h.life() as life:
         await life.say("hello")
         h.fake.fault("sendDocument", "lose")

@@ -39,7 +39,7 @@ async def let_in(h: Home, life: Life, user: int, typed: str = "") -> None:
     await life.until(lambda: len(h.texts(user)) == 2)
 
 
-async def test_who_speaks_and_whose_words_are_quoted(h: Home) -> None:
+async def test_speakers_and_quoted_authors_are_named(h: Home) -> None:
     h.groups = (GROUP,)
     async with h.life() as life:
         say(h, "what time is it?", CY)
@@ -62,7 +62,7 @@ async def test_who_speaks_and_whose_words_are_quoted(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_whose_words_count(h: Home) -> None:
+async def test_only_words_of_admitted_people_are_trusted(h: Home) -> None:
     """Of those whom the owner let in; not those of guests, let in as such or by being there."""
     h.groups = (GROUP,)
     async with h.life() as life:
@@ -88,7 +88,7 @@ async def test_whose_words_count(h: Home) -> None:
     assert roles == ["member", "admin", "admin", "member", "guest", "guest"]
 
 
-async def test_an_owner_who_adds_us_is_asked_where_they_read(
+async def test_an_owner_who_adds_the_bot_is_asked_in_their_own_chat(
     h: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with h.life() as life:
@@ -124,7 +124,7 @@ async def test_an_owner_who_adds_us_is_asked_where_they_read(
     assert not h.broken()
 
 
-async def test_an_owner_who_speaks_in_a_group_that_is_not_ours_is_asked(h: Home) -> None:
+async def test_an_owner_who_speaks_in_an_unknown_group_is_asked(h: Home) -> None:
     """It may have been there before, or the question was passed over."""
     async with h.life() as life:
         say(h, "are you there?")
@@ -137,7 +137,7 @@ async def test_an_owner_who_speaks_in_a_group_that_is_not_ours_is_asked(h: Home)
         assert h.texts(GROUP) == []
 
 
-async def test_nothing_is_sent_where_we_are_gone_and_the_owner_reads_what_is_lost(h: Home) -> None:
+async def test_answers_for_a_lost_group_go_to_the_owner(h: Home) -> None:
     h.groups = (GROUP,)
     began, may = trio.Event(), trio.Event()
 
@@ -169,7 +169,7 @@ async def test_nothing_is_sent_where_we_are_gone_and_the_owner_reads_what_is_los
     assert not h.broken()
 
 
-async def test_a_group_may_be_pushed_out_while_what_was_said_in_it_is_handed_on(
+async def test_a_group_can_be_evicted_while_its_message_is_delivered(
     h: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("elwood.features.telegram.intake.MAX_HEARD_IN", 1)
@@ -184,7 +184,7 @@ async def test_a_group_may_be_pushed_out_while_what_was_said_in_it_is_handed_on(
     assert not h.broken()
 
 
-async def test_what_was_said_before_goes_along_if_that_is_wanted(h: Home) -> None:
+async def test_earlier_group_messages_are_included_if_configured(h: Home) -> None:
     h.groups, h.observe = (GROUP,), True
     async with h.life() as life:
         for number in range(25):

@@ -99,7 +99,7 @@ async def told(h: Home, life: Life, chat: int, typed: str) -> str:
     )
 
 
-async def test_no_command_tells_a_guest_what_is_the_owners(h: Home) -> None:
+async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
     prepare(h)
     h.settings["approvals"] = ApprovalSettings(wait=5.0)
     async with h.life() as life:
@@ -145,7 +145,7 @@ def in_group(h: Home, text: str, user: int = OWNER) -> None:
     h.fake.say(text, chat=GROUP, user=user, entities=[mark])
 
 
-async def test_a_group_sees_what_is_private_only_after_a_yes_in_the_owners_chat(h: Home) -> None:
+async def test_a_group_sees_private_data_only_after_the_owners_yes(h: Home) -> None:
     equip(h)
     h.groups = (GROUP,)
     asking = typed("search_memory", query="shoe")
@@ -166,7 +166,7 @@ async def test_a_group_sees_what_is_private_only_after_a_yes_in_the_owners_chat(
     assert not h.broken()
 
 
-async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) -> None:
+async def test_no_command_shows_a_group_other_conversations(h: Home) -> None:
     prepare(h)
     h.groups = (GROUP,)
     async with h.life() as life:
@@ -181,7 +181,7 @@ async def test_no_command_shows_a_group_more_than_its_own_conversation(h: Home) 
                 assert not shown, (name, given, text)
 
 
-async def test_a_feature_s_command_is_seen_and_refused_like_a_built_in_one(h: Home) -> None:
+async def test_a_features_command_is_listed_and_refused_like_a_built_in_one(h: Home) -> None:
     """In /help, in the menus, by its alias, and for those that its record names."""
     equip(h)
     h.groups, h.more_channels = (GROUP,), (example_feature.FEATURE,)
@@ -209,7 +209,7 @@ def has_text(h: Home, text: str) -> bool:
     return text in h.texts()
 
 
-async def test_a_crowd_of_strangers_does_not_stand_in_the_owners_way(h: Home) -> None:
+async def test_a_crowd_of_strangers_does_not_delay_the_owner(h: Home) -> None:
     """Within what Telegram lets through: answers come at once, notices are few."""
     h.pacing = Pacing()
     crowd = range(5_000, 5_060)
@@ -237,7 +237,7 @@ async def test_a_crowd_of_strangers_does_not_stand_in_the_owners_way(h: Home) ->
     assert h.broken() == []
 
 
-async def test_without_pairing_people_whom_it_does_not_know_get_no_answer_at_all(h: Home) -> None:
+async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
     h.pairing, group, user = "off", -100_777, 777
     async with h.life() as life:
         await life.say("hello")

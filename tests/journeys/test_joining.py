@@ -36,7 +36,7 @@ async def allow(t: Town) -> None:
     t.telegram.press(question.button("o"), user=question.chat, message=question)
 
 
-async def test_commands_join_the_elwood_that_runs(tmp_path: Path) -> None:
+async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
     async with town(tmp_path, effectful=True, free=()) as t:
         await t.start()
         answer = "Heard m0001 m0002.\n"
@@ -73,9 +73,7 @@ async def test_commands_join_the_elwood_that_runs(tmp_path: Path) -> None:
         await t.stop()
 
 
-async def test_who_waits_is_told_of_the_end_and_the_answer_stands_in_the_log(
-    tmp_path: Path,
-) -> None:
+async def test_a_waiting_command_reports_the_end_and_the_answer_is_logged(tmp_path: Path) -> None:
     async with town(tmp_path) as t:
         await t.start()
         assert (await typed(t, b"say m0001", "chat"))[1] == "Heard m0001.\n"
@@ -137,7 +135,7 @@ async def beside(t: Town, *arguments: str) -> AsyncIterator[trio.Process]:
             await process.wait()
 
 
-async def test_a_signal_stops_once_in_the_elwood_that_runs(tmp_path: Path) -> None:
+async def test_a_signal_stops_a_turn_of_the_running_elwood(tmp_path: Path) -> None:
     async with town(tmp_path) as t:
         await t.start()
         asked = 0
@@ -160,7 +158,7 @@ async def test_a_signal_stops_once_in_the_elwood_that_runs(tmp_path: Path) -> No
         await t.stop()
 
 
-async def test_a_second_ctrl_c_leaves_an_elwood_that_does_not_answer(tmp_path: Path) -> None:
+async def test_a_second_ctrl_c_leaves_a_hanging_elwood(tmp_path: Path) -> None:
     async with town(tmp_path) as t:
         await t.start()
         t.hang()
@@ -180,7 +178,7 @@ async def test_a_second_ctrl_c_leaves_an_elwood_that_does_not_answer(tmp_path: P
         await t.stop()
 
 
-def test_what_draws_is_not_in_the_service() -> None:
+def test_the_service_does_not_load_the_terminal_library() -> None:
     code = (
         "import sys, elwood.app.serving, elwood.features.console.parts, elwood.app.cli\n"
         "print([m for m in ('rich', 'prompt_toolkit', 'textual', 'pygments') if m in sys.modules])"
@@ -189,7 +187,7 @@ def test_what_draws_is_not_in_the_service() -> None:
     assert done.stdout == b"[]\n"
 
 
-def test_who_joins_needs_no_house() -> None:
+def test_a_joining_command_does_not_load_the_app() -> None:
     code = (
         "import sys, elwood.app.cli, elwood.features.console.client\n"
         "print([m for m in ('trio', 'httpcore2') if m in sys.modules])"

@@ -25,7 +25,7 @@ def keeping(h: Home) -> Home:
     return h
 
 
-async def test_a_thread_is_begun_added_to_found_and_shown(keeping: Home) -> None:
+async def test_a_thread_is_created_extended_found_and_shown(keeping: Home) -> None:
     h = keeping
     async with h.life() as life:
         assert "There are no threads" in await life.say("/threads")
@@ -57,7 +57,7 @@ async def test_a_thread_is_begun_added_to_found_and_shown(keeping: Home) -> None
     assert not h.broken()
 
 
-async def test_strangers_words_do_not_get_into_a_thread_and_mark_their_own(keeping: Home) -> None:
+async def test_untrusted_text_stays_out_of_trusted_threads(keeping: Home) -> None:
     h = keeping
     async with h.life() as life:
         await life.say(typed("create_thread", name="mine", about="Mine"))
@@ -73,7 +73,7 @@ async def test_strangers_words_do_not_get_into_a_thread_and_mark_their_own(keepi
         assert h.fold().taint.label.untrusted
 
 
-async def test_a_full_thread_takes_no_more(keeping: Home) -> None:
+async def test_a_full_thread_is_refused(keeping: Home) -> None:
     h = keeping
     async with h.life() as life:
         await life.say(typed("create_thread", name="long", about="Long"))

@@ -171,7 +171,7 @@ def test_two_kills_at_any_steps_break_no_promise(
     assert found == {}
 
 
-def test_the_stories_tell_what_they_are_named_after(tmp_path: Path) -> None:
+def test_each_story_contains_its_events(tmp_path: Path) -> None:
     """So that a kill in them falls where it is meant to."""
     told = {name: Trial(tmp_path / name, story).run() for name, story in OF_TALK.items()}
     assert {name: (decided(trial), acts(trial)) for name, trial in told.items()} == {
@@ -203,7 +203,7 @@ def test_the_stories_tell_what_they_are_named_after(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["/stop", "/new"])
-def test_a_command_and_a_yes_may_come_in_any_order(tmp_path: Path, command: str) -> None:
+def test_a_command_and_a_yes_work_in_any_order(tmp_path: Path, command: str) -> None:
     """On a slow disk, so that every step of the one falls between steps of the other."""
     for number in range(12):
         pause = f"pause {100 + number / 2}"
@@ -213,7 +213,7 @@ def test_a_command_and_a_yes_may_come_in_any_order(tmp_path: Path, command: str)
         assert isinstance(verify(trial.home.journal()), Verified)
 
 
-def test_what_is_given_up_asks_nobody_any_more(tmp_path: Path) -> None:
+def test_an_abandoned_turn_closes_its_question(tmp_path: Path) -> None:
     """A turn that was killed each time while it asked is given up, with its question."""
     story = STORIES["left open"]
     asked = Trial(tmp_path / "calm", story).run().names.index("after a message was sent") + 1
@@ -228,7 +228,7 @@ def test_what_is_given_up_asks_nobody_any_more(tmp_path: Path) -> None:
     assert given_up
 
 
-def test_a_yes_that_came_to_nothing_is_told(tmp_path: Path) -> None:
+def test_a_yes_without_effect_is_reported(tmp_path: Path) -> None:
     """The turn that the owner has allowed is cut off twice before anything was done."""
     story = STORIES["allowed late"]
     begun = Trial(tmp_path / "calm", story).run().names.index("after write turn") + 1
@@ -239,7 +239,7 @@ def test_a_yes_that_came_to_nothing_is_told(tmp_path: Path) -> None:
     assert trial.home.effects.done == []
 
 
-def test_a_run_that_was_cut_off_and_failed_is_told_once(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_reported_once(tmp_path: Path) -> None:
     """By its conversation, from the records; the timetable would say less."""
     story = STORIES["acts and fails"]
     calm = Trial(tmp_path / "calm", story).run()

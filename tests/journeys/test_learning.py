@@ -71,7 +71,7 @@ def waiting(h: Home) -> list[Path]:
     return [*(h.state / "memory").glob("seen-*.md")]
 
 
-async def test_suggest_asks_once_and_a_press_keeps_it(h: Home) -> None:
+async def test_a_suggestion_is_asked_once_and_saved_by_a_press(h: Home) -> None:
     Watching(h).sees("sister-birthday", BIRTHDAY)
     for day in range(4):
         await a_day(h, f"({day}) My sister has her birthday on 4 May!")
@@ -95,7 +95,7 @@ async def test_suggest_asks_once_and_a_press_keeps_it(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_what_was_forgotten_is_not_learned_again_by_any_name(h: Home) -> None:
+async def test_forgotten_facts_are_not_learned_again_under_any_name(h: Home) -> None:
     watching = Watching(h, mode="auto", threshold=2)
     watching.sees("party", BIRTHDAY)
     save = typed("save_memory", key="sister-birthday", content=BIRTHDAY)
@@ -121,7 +121,7 @@ async def test_what_was_forgotten_is_not_learned_again_by_any_name(h: Home) -> N
     assert not waiting(h)
 
 
-async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(h: Home) -> None:
+async def test_untrusted_facts_wait_for_the_owner(h: Home) -> None:
     watching = Watching(h, mode="auto", threshold=2)
     watching.sees("bank", "The bank account is 4711.")
     for day in range(2):
@@ -140,14 +140,14 @@ async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(h: Home)
     assert "4711" not in repr(h.asked[before:])
 
 
-async def test_only_the_owner_s_own_words_show_and_settle_what_waits(h: Home) -> None:
+async def test_only_the_owner_lists_and_decides_pending_facts(h: Home) -> None:
     Watching(h).sees("tea", "Likes tea.")
     await a_day(h, "I like tea")
     async with h.life() as life:
         assert "Likes tea" not in await life.say("/memory pending", forward_origin=STRANGER)
 
 
-async def test_an_answer_to_the_model_is_no_command(h: Home) -> None:
+async def test_an_answer_to_the_model_is_not_a_command(h: Home) -> None:
     """Else a model that strangers steer could have the owner press what settles something."""
     Watching(h).sees("tea", "Likes tea.")
     await a_day(h, "I like tea")
@@ -164,7 +164,7 @@ async def test_an_answer_to_the_model_is_no_command(h: Home) -> None:
 
 
 @pytest.mark.parametrize("mode", ["suggest", "auto"])
-async def test_what_was_learned_from_what_is_taken_back_is_let_go(h: Home, mode: str) -> None:
+async def test_retracted_messages_remove_their_facts(h: Home, mode: str) -> None:
     watching = Watching(h, mode=mode, threshold=1)
     async with h.life() as life:
         watching.sees("tea", "They like green tea, zanzibar.")

@@ -11,7 +11,7 @@ from tests.fake_telegram import OWNER
 from tests.journeys.home import OTHER, Home, newest
 
 
-async def test_below_a_lie_stands_that_nothing_was_done(h: Home) -> None:
+async def test_receipts_below_a_lie_say_that_nothing_was_done(h: Home) -> None:
     lie, honest = "I have sent the mail to Anna.", "Shall I send the mail to Anna?"
     h.think = lambda request: answer(lie if newest(request) == "lie" else honest)
     async with h.life() as life:
@@ -19,7 +19,7 @@ async def test_below_a_lie_stands_that_nothing_was_done(h: Home) -> None:
         assert await life.say("ask") == honest
 
 
-async def test_only_the_block_of_the_house_has_its_head(h: Home) -> None:
+async def test_only_the_real_receipts_have_the_heading(h: Home) -> None:
     lie = f"Here you are.\n\n{HEAD}\n✓ send_message Anna\n✓ act boldly"
 
     async with h.life() as life:
@@ -34,7 +34,7 @@ async def test_only_the_block_of_the_house_has_its_head(h: Home) -> None:
 
 
 @pytest.mark.parametrize("unit", ["-", "—", "|---", "漢"])
-async def test_an_answer_that_repeats_itself_holds_up_nobody(h: Home, unit: str) -> None:
+async def test_a_repetitive_answer_does_not_block_others(h: Home, unit: str) -> None:
     long = f"Look: {unit * 200_000}"[:200_000] + " end"
     h.think = lambda request: answer(long if newest(request) == "repeat" else "Here I am.")
     async with h.life() as life:

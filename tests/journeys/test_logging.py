@@ -56,7 +56,7 @@ def kinds(lines: list[Line]) -> list[tuple[str, bool]]:
     return [(line["event"], line["success"]) for line in lines if "success" in line]
 
 
-async def test_one_id_runs_through_all_that_a_message_causes(h: Home, written: Written) -> None:
+async def test_one_id_is_logged_for_everything_a_message_causes(h: Home, written: Written) -> None:
     """Also through what begins later, on a yes, and in the records."""
     written.begin()
     async with asking(h).life() as life:
@@ -93,7 +93,7 @@ async def test_one_id_runs_through_all_that_a_message_causes(h: Home, written: W
     assert {one.message for one in records.calls} == {caused[0]["message"]}
 
 
-async def test_what_is_denied_tried_again_or_at_an_end_is_a_warning_or_worse(
+async def test_denials_retries_and_failures_are_warnings_or_errors(
     h: Home, written: Written
 ) -> None:
     h.settings["policy"] = PolicySettings(deny=("act",), allow=("fail",))
@@ -124,7 +124,7 @@ async def test_what_is_denied_tried_again_or_at_an_end_is_a_warning_or_worse(
 
 
 @pytest.mark.parametrize("level", ["info", "debug"])
-async def test_what_goes_in_and_out_stands_there_at_debug_without_secrets(
+async def test_debug_logs_contain_traffic_without_secrets(
     h: Home, written: Written, level: log.Level
 ) -> None:
     written.begin(level=level)
@@ -136,7 +136,7 @@ async def test_what_goes_in_and_out_stands_there_at_debug_without_secrets(
     assert ("call look wonders" in text) == (level == "debug")
 
 
-async def test_health_says_what_monitors_ask_for(h: Home, written: Written) -> None:
+async def test_health_contains_the_monitored_fields(h: Home, written: Written) -> None:
     h.settings |= ALWAYS
 
     write(h, "HEARTBEAT.md", "- Is there mail?\n\nWatch: inbox/*.md\n")

@@ -47,7 +47,7 @@ async def silent(request: ModelRequest) -> Completion:
     raise AssertionError
 
 
-async def test_a_small_model_sums_up_and_is_paid_for(h: Home) -> None:
+async def test_a_small_model_summarizes_and_is_charged(h: Home) -> None:
     outgrowing(h, good)
     async with h.life() as life:
         while not cuts(h):
@@ -88,7 +88,7 @@ async def test_stop_ends_a_summary(h: Home) -> None:
         ("after sync compacted", 1, 1),  # CP-25: written: never again
     ],
 )
-async def test_cp_24_25_a_crash_costs_at_most_one_more_call(
+async def test_cp_24_25_a_crash_costs_at_most_one_summary_call(
     h: Home, place: str, asked: int, made: int
 ) -> None:
     outgrowing(h, good)
@@ -113,7 +113,7 @@ def is_quiet(h: Home) -> bool:
     return bool(h.sessions) and h.fold().is_idle and not h.fake.unconfirmed
 
 
-async def test_a_small_model_that_slips_twice_is_followed_by_the_one_that_talks(h: Home) -> None:
+async def test_two_bad_summaries_fall_back_to_the_main_model(h: Home) -> None:
     def slipping(request: ModelRequest) -> Completion:
         return good(request) if request.model == "m" else answer("They repeat each other.")
 

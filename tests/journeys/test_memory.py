@@ -34,7 +34,7 @@ def typed(tool: str, **given: str | list[str]) -> str:
     return f"{tool} {msgspec.json.encode(given).decode()}"
 
 
-async def test_what_was_told_is_known_in_another_conversation(h: Home) -> None:
+async def test_a_saved_note_is_known_in_another_conversation(h: Home) -> None:
     equip(h)
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))
@@ -51,7 +51,7 @@ async def test_what_was_told_is_known_in_another_conversation(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_notes_that_fit_go_along_and_bring_their_label(h: Home) -> None:
+async def test_matching_notes_are_included_with_their_label(h: Home) -> None:
     equip(h)
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))
@@ -75,7 +75,7 @@ async def test_notes_that_fit_go_along_and_bring_their_label(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_nothing_goes_along_where_others_speak(h: Home) -> None:
+async def test_no_notes_are_included_where_others_speak(h: Home) -> None:
     """Not in conversations that have read strangers' words: they would see private data."""
     equip(h)
     async with h.life() as life:
@@ -91,7 +91,7 @@ async def test_nothing_goes_along_where_others_speak(h: Home) -> None:
         assert not [entry for entry in h.entries() if isinstance(entry, Reminded)]
 
 
-async def test_forgetting_asks_first_and_leaves_it_in_the_logs_alone(h: Home) -> None:
+async def test_forgetting_asks_first_and_keeps_only_the_logs(h: Home) -> None:
     equip(h)
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))
@@ -116,7 +116,7 @@ async def test_forgetting_asks_first_and_leaves_it_in_the_logs_alone(h: Home) ->
     assert "sister" not in day.read_text()
 
 
-async def test_a_memory_that_dies_costs_an_error_result(h: Home) -> None:
+async def test_a_memory_crash_gives_an_error_result(h: Home) -> None:
     """It is back with everything for the next one."""
     equip(h)
     async with h.life() as life:
@@ -134,7 +134,7 @@ async def test_a_memory_that_dies_costs_an_error_result(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_a_correction_counts_at_once_and_can_be_taken_back(h: Home) -> None:
+async def test_a_correction_applies_immediately_and_can_be_undone(h: Home) -> None:
     equip(h)
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))
@@ -144,7 +144,7 @@ async def test_a_correction_counts_at_once_and_can_be_taken_back(h: Home) -> Non
         assert "4 May" in await life.say("/memory show sister-birthday")
 
 
-async def test_notes_have_a_kind_and_can_be_put_away(h: Home) -> None:
+async def test_notes_have_a_kind_and_can_be_archived(h: Home) -> None:
     equip(h)
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))

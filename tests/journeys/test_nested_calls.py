@@ -18,7 +18,7 @@ def prepare(h: Home) -> None:
     nesting(h)
 
 
-async def test_calls_within_a_call_are_seen_wherever_receipts_are(
+async def test_nested_calls_are_shown_in_all_receipts(
     h: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepare(h)
@@ -63,7 +63,7 @@ KILLS = {
 
 
 @pytest.mark.parametrize("row", KILLS)
-async def test_what_had_begun_within_a_call_is_not_repeated_after_a_kill(h: Home, row: str) -> None:
+async def test_a_started_nested_call_is_not_repeated_after_a_kill(h: Home, row: str) -> None:
     prepare(h)
     place, nth, acted, inner = KILLS[row]
     h.kill(place, nth=nth)

@@ -138,7 +138,7 @@ def outcomes(here: Town) -> tuple[Counter[str], Counter[str]]:
     return received, Counter(id_ for e in entries if isinstance(e, Replied) for id_ in e.inputs)
 
 
-async def test_what_was_under_way_comes_to_its_one_end(tmp_path: Path) -> None:
+async def test_interrupted_work_is_finished_once(tmp_path: Path) -> None:
     async with old_town(tmp_path / "old") as here:
         await catch_up(here)
         asked = await question(here)
@@ -171,7 +171,7 @@ async def test_what_was_under_way_comes_to_its_one_end(tmp_path: Path) -> None:
         await here.verify()
 
 
-async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) -> None:
+async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> None:
     async with old_town(tmp_path / "old") as here:
         await catch_up(here)
         assert await say(here, "Where do I live?") == "You said: Where do I live?"
@@ -248,7 +248,7 @@ def undocumented(state: Path) -> set[str]:
     return {name for name in names if not any(fnmatch(name, it.strip("/")) for it in known)}
 
 
-async def test_its_records_are_read_from_a_shell(tmp_path: Path) -> None:
+async def test_the_cli_reads_the_old_records(tmp_path: Path) -> None:
     async with old_town(tmp_path / "old") as here:
         await here.verify()
         receipts = json.loads(await output(here, "receipts", "--json"))
@@ -276,7 +276,7 @@ async def test_its_records_are_read_from_a_shell(tmp_path: Path) -> None:
         assert " kB " in backup  # whether it is whole is told when it is put in place: see below
 
 
-def test_a_log_that_was_closed_then_begins_with_the_same_state(tmp_path: Path) -> None:
+def test_an_old_closed_log_begins_with_the_same_state(tmp_path: Path) -> None:
     """The states at the heads of closed logs are a format, as the entries are."""
     with opened(CLOSED) as archive:
         archive.extractall(tmp_path)
@@ -301,7 +301,7 @@ def has(now: Json, then: Json) -> bool:
     return bool(now == then)
 
 
-async def test_its_backup_is_put_in_place_elsewhere(tmp_path: Path) -> None:
+async def test_an_old_backup_is_restored_elsewhere(tmp_path: Path) -> None:
     with opened(ARCHIVES[1]) as archive:
         [member] = [one for one in archive.getmembers() if "/backups/" in one.name]
         archive.extract(member, tmp_path)

@@ -27,7 +27,7 @@ def fail(h: Home, is_away: bool) -> None:
 
 @pytest.mark.parametrize("away", [refuse, fail])
 @pytest.mark.parametrize("seconds", [20.0, 60.0, 200.0])
-async def test_telegram_was_away(
+async def test_work_continues_after_a_telegram_outage(
     h: Home, away: Callable[[Home, bool], None], seconds: float
 ) -> None:
     """One answer was on its way, and another is asked for meanwhile."""
@@ -60,7 +60,7 @@ async def test_telegram_was_away(
         assert asked <= seconds  # nobody hammers
 
 
-async def test_the_model_was_overloaded(h: Home) -> None:
+async def test_work_continues_after_a_model_overload(h: Home) -> None:
     def away(request: ModelRequest) -> Completion:
         raise ModelFailure("scripted", Fault("overloaded", "Overloaded"))
 
@@ -76,7 +76,7 @@ async def test_the_model_was_overloaded(h: Home) -> None:
     assert asked < 10
 
 
-async def test_the_model_had_no_credit(h: Home) -> None:
+async def test_work_continues_after_credit_is_added(h: Home) -> None:
     """A message tries again, whoever else has been refused meanwhile."""
 
     def away(request: ModelRequest) -> Completion:

@@ -26,7 +26,7 @@ def setting(h: Home) -> None:
     h.more_tools = ("change_settings",)
 
 
-async def test_a_change_is_seen_before_it_is_in_force_and_can_be_taken_back(h: Home) -> None:
+async def test_a_change_is_shown_before_it_applies_and_can_be_undone(h: Home) -> None:
     setting(h)
     async with h.life() as life:
         for text in (SHORT, CURT):
@@ -71,7 +71,7 @@ checklist = "## Mail\\nCadence: never\\nPrompt: Look."
 """
 
 
-async def test_what_is_wrong_by_hand_is_told_and_leaves_the_last_good_in_force(h: Home) -> None:
+async def test_a_manual_mistake_is_reported_and_the_last_valid_file_applies(h: Home) -> None:
     path = h.state / "agent.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     tea = '[[tasks]]\ntitle = "Tea"\nwhen = "0 17 * * *"\nmessage = "Tea time."\n'
@@ -103,7 +103,7 @@ async def test_what_is_wrong_by_hand_is_told_and_leaves_the_last_good_in_force(h
     assert not h.broken()
 
 
-async def test_what_cannot_be_read_at_the_start_is_told(h: Home) -> None:
+async def test_an_unreadable_file_at_the_start_is_reported(h: Home) -> None:
     h.state.mkdir(parents=True, exist_ok=True)
     (h.state / "agent.toml").write_text("#" * 20_001)
     async with h.life() as life:
@@ -114,7 +114,7 @@ async def test_what_cannot_be_read_at_the_start_is_told(h: Home) -> None:
     assert not h.broken()
 
 
-async def test_what_it_said_before_is_out_of_reach_and_that_is_said(h: Home) -> None:
+async def test_an_unavailable_earlier_version_is_reported(h: Home) -> None:
     kept = h.state / "agent-toml.json"
     path = h.state / "agent.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ async def test_what_it_said_before_is_out_of_reach_and_that_is_said(h: Home) -> 
     assert not h.broken()
 
 
-async def test_a_task_that_is_not_enabled_is_as_if_it_did_not_stand_there(h: Home) -> None:
+async def test_a_disabled_task_is_ignored(h: Home) -> None:
     path, tea = h.state / "agent.toml", '[[tasks]]\nwhen = "hourly"\nmessage = "Tea time."\n'
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tea)
@@ -152,7 +152,7 @@ async def test_a_task_that_is_not_enabled_is_as_if_it_did_not_stand_there(h: Hom
     assert not h.broken()
 
 
-async def test_who_may_talk_by_the_configuration_needs_no_code(h: Home) -> None:
+async def test_people_in_the_configuration_need_no_code(h: Home) -> None:
     h.allowed_chats = (77,)
     async with h.life() as life:
         h.fake.say("hello", chat=77, user=77)

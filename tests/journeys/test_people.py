@@ -70,7 +70,7 @@ def dropped(h: Home) -> list[Replied]:
     return [e for e in h.entries(THEIRS) if isinstance(e, Replied) and e.text.startswith("Dropped")]
 
 
-async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
+async def test_a_removed_person_is_a_stranger_again(
     h: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asking(h)
@@ -118,7 +118,7 @@ async def test_who_is_removed_gets_nothing_more_and_is_a_stranger_again(
         ("after sync replied", f"{THEIRS}.jsonl"),
     ],
 )
-async def test_a_kill_leaves_one_outcome_for_what_the_removed_wanted(
+async def test_requests_of_a_removed_person_have_one_outcome_after_a_kill(
     place: str, file: str, h: Home
 ) -> None:
     asking(h)
@@ -136,7 +136,7 @@ async def test_a_kill_leaves_one_outcome_for_what_the_removed_wanted(
     assert not h.broken()
 
 
-async def test_in_a_group_a_removed_person_speaks_as_anybody(h: Home) -> None:
+async def test_a_removed_person_is_an_ordinary_group_member(h: Home) -> None:
     h.groups = (GROUP,)
     async with h.life() as life:
         await let_in(h, life, BO)

@@ -28,7 +28,7 @@ def planner(h: Home, *calls: tuple[str, str, str]) -> None:
     h.think = lambda request: call(*calls) if newest(request) == "plan" else answer(PROMISE)
 
 
-async def test_a_reminder_is_planned_told_from_the_records_and_comes(h: Home) -> None:
+async def test_a_reminder_is_planned_confirmed_and_delivered(h: Home) -> None:
     planner(h, ("c1", "schedule", json.dumps(MUM)))
     async with h.life() as life:
         await life.say("plan")
@@ -45,7 +45,7 @@ async def test_a_reminder_is_planned_told_from_the_records_and_comes(h: Home) ->
     assert len(h.asked) == asked
 
 
-async def test_reminders_share_one_log_however_many_come_at_once(h: Home) -> None:
+async def test_many_reminders_share_one_log(h: Home) -> None:
     """They come due while Elwood is off."""
     many = 3 * MAX_WAITING
     async with h.life() as life:
@@ -101,7 +101,7 @@ def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
     return runs
 
 
-async def test_a_run_has_the_model_the_tools_and_the_budget_that_were_wanted(h: Home) -> None:
+async def test_a_run_has_its_own_model_tools_and_budget(h: Home) -> None:
     priced(h)
     runs = planning(h, NEWS)
     async with h.life() as life:
@@ -123,7 +123,7 @@ async def test_a_run_has_the_model_the_tools_and_the_budget_that_were_wanted(h: 
     assert not h.broken()
 
 
-async def test_a_tool_that_was_not_named_is_none_for_the_run(h: Home) -> None:
+async def test_a_run_cannot_use_an_unnamed_tool(h: Home) -> None:
     """The gate refuses it, whatever the model calls; and no run can hand on what it has not."""
     wanted = {"title": "more", "in_minutes": 60, "do": "x", "tools": ["cancel_task"]}
     priced(h)

@@ -28,7 +28,7 @@ async def closed(life: Life, question: SentMessage) -> str:
     return ends(question)
 
 
-async def test_a_restart_asks_nothing_again_and_the_old_message_is_settled(h: Home) -> None:
+async def test_a_restart_repeats_no_question_and_updates_the_old_message(h: Home) -> None:
     async with asking(h).life() as life:
         await life.say("call act boldly")
         [question] = questions(h)
@@ -54,9 +54,7 @@ async def test_a_restart_asks_nothing_again_and_the_old_message_is_settled(h: Ho
         ("", "⛔ Not done: nobody answered in time"),
     ],
 )
-async def test_whatever_ends_a_question_is_said_in_its_place(
-    h: Home, typed: str, outcome: str
-) -> None:
+async def test_the_outcome_replaces_the_question(h: Home, typed: str, outcome: str) -> None:
     asking(h).settings["approvals"] = ApprovalSettings(wait=WAIT, expires=100.0)
     async with h.life() as life:
         await life.say("call act boldly")
@@ -71,7 +69,7 @@ async def test_whatever_ends_a_question_is_said_in_its_place(
         assert len(questions(h)) == 1
 
 
-async def test_words_end_the_wait_for_an_answer_and_leave_the_question(h: Home) -> None:
+async def test_a_message_ends_the_wait_but_not_the_question(h: Home) -> None:
     asking(h).settings["approvals"] = ApprovalSettings(wait=60.0)
     async with h.life() as life:
         h.fake.say("call act boldly")
@@ -88,7 +86,7 @@ async def test_words_end_the_wait_for_an_answer_and_leave_the_question(h: Home) 
         assert h.broken() == []
 
 
-async def test_details_take_the_place_of_a_question_and_go_again(h: Home) -> None:
+async def test_details_replace_the_question_and_disappear_again(h: Home) -> None:
     async with asking(h).life() as life:
         h.fake.say("call act boldly")
         question = await asked(h, life)
@@ -104,7 +102,7 @@ async def test_details_take_the_place_of_a_question_and_go_again(h: Home) -> Non
         assert question.button("o")
 
 
-async def test_approvals_asks_again_and_takes_the_old_buttons_away(h: Home) -> None:
+async def test_slash_approvals_repeats_the_question_and_removes_old_buttons(h: Home) -> None:
     async with asking(h).life() as life:
         await life.say("call act boldly")
         old = attrs.evolve(questions(h)[0])
@@ -118,7 +116,7 @@ async def test_approvals_asks_again_and_takes_the_old_buttons_away(h: Home) -> N
         assert h.effects.done == ["act boldly"]
 
 
-async def test_in_a_flood_window_nothing_is_called_and_a_restart_settles_it(h: Home) -> None:
+async def test_a_question_is_updated_after_a_flood_wait_and_a_restart(h: Home) -> None:
     async with asking(h).life() as life:
         await life.say("call act boldly")
         [question] = questions(h)
@@ -140,7 +138,7 @@ async def test_in_a_flood_window_nothing_is_called_and_a_restart_settles_it(h: H
         assert question.edits == 1
 
 
-async def test_after_a_kill_before_it_is_known_as_sent_the_second_is_a_repeat(h: Home) -> None:
+async def test_a_question_repeated_after_a_kill_is_marked(h: Home) -> None:
     asking(h).kill("before write shown")
     async with h.life() as life:
         h.fake.say("call act boldly")
@@ -156,7 +154,7 @@ async def test_after_a_kill_before_it_is_known_as_sent_the_second_is_a_repeat(h:
         assert h.broken() == []
 
 
-async def test_a_stranger_is_one_message_too(h: Home) -> None:
+async def test_an_access_request_is_one_message(h: Home) -> None:
     async with h.life() as life:
         h.fake.say("hi", chat=77, user=77)
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
@@ -169,7 +167,7 @@ async def test_a_stranger_is_one_message_too(h: Home) -> None:
         assert question.text.startswith("Ann (tg:77) may talk to me now, decided by you, ")
 
 
-async def test_the_answer_to_a_question_of_the_model_stands_below_it(h: Home) -> None:
+async def test_the_answer_is_shown_below_the_models_question(h: Home) -> None:
     given = f'{{"question": "**Tea** or coffee?", "options": ["tea", "{"c" * MAX_OPTION}"]}}'
 
     h.think = lambda request: (

@@ -60,7 +60,7 @@ def cut(path: Path, lines: int) -> int:
     return len(whole)
 
 
-async def test_lines_that_were_cut_from_an_end_are_named(h: Home, verify: Verifying) -> None:
+async def test_missing_last_lines_are_reported(h: Home, verify: Verifying) -> None:
     await talk(h, "one", "call act x")
     assert verify(h) == []
 
@@ -74,7 +74,7 @@ async def test_lines_that_were_cut_from_an_end_are_named(h: Home, verify: Verify
 
 
 @pytest.mark.parametrize("name", [f"sessions/{MINE}.jsonl", "usage.jsonl", "schedule.jsonl"])
-async def test_a_file_that_is_gone_is_named(h: Home, verify: Verifying, name: str) -> None:
+async def test_a_missing_file_is_reported(h: Home, verify: Verifying, name: str) -> None:
     await talk(h, "one", "call act x")
     (h.state / name).unlink()
 
@@ -83,9 +83,7 @@ async def test_a_file_that_is_gone_is_named(h: Home, verify: Verifying, name: st
     assert verify(h, str(h.state / name)) == [problem]
 
 
-async def test_a_closed_log_is_no_loss_and_its_segment_gone_is_one(
-    h: Home, verify: Verifying
-) -> None:
+async def test_a_missing_closed_segment_is_a_loss(h: Home, verify: Verifying) -> None:
     await talk(h, "one", "call act x")
     disk = Disk(blocking=inline, clock=h.now)
     closed = Journal[Entry, Session](h.journal(), Entry, Session, disk, segment=1)
@@ -102,9 +100,7 @@ async def test_a_closed_log_is_no_loss_and_its_segment_gone_is_one(
     assert "are missing at its beginning: it held " in problem
 
 
-async def test_what_is_not_kept_any_more_is_removed_and_not_missed(
-    h: Home, verify: Verifying
-) -> None:
+async def test_expired_records_are_deleted_and_not_reported(h: Home, verify: Verifying) -> None:
     await talk(h, "one", "call act x")
     disk, once = Disk(blocking=inline, clock=h.now), h.state / "sessions" / "once-1.jsonl"
     closed = Journal[Entry, Session](h.journal(), Entry, Session, disk, segment=1)
@@ -130,7 +126,7 @@ async def test_what_is_not_kept_any_more_is_removed_and_not_missed(
     assert not any("records are missing" in text for text in h.fake.texts())
 
 
-async def test_what_a_kill_left_unanchored_is_anchored_at_the_next_start(
+async def test_unanchored_records_are_anchored_at_the_next_start(
     h: Home, verify: Verifying
 ) -> None:
     async with h.life() as life:
@@ -143,9 +139,7 @@ async def test_what_a_kill_left_unanchored_is_anchored_at_the_next_start(
     assert verify(h) != []
 
 
-async def test_it_is_noticed_while_it_runs_and_not_made_good_by_what_is_said_later(
-    h: Home, verify: Verifying
-) -> None:
+async def test_removed_lines_are_detected_while_running(h: Home, verify: Verifying) -> None:
     await talk(h, "one", "two", "three")
     cut(h.journal(), 6)
 
@@ -161,7 +155,7 @@ async def test_it_is_noticed_while_it_runs_and_not_made_good_by_what_is_said_lat
     assert "and not on 2026-05-28 20:" in problem
 
 
-async def test_what_a_person_accepts_is_told_no_more(h: Home, verify: Verifying) -> None:
+async def test_accepted_gaps_are_no_longer_reported(h: Home, verify: Verifying) -> None:
     await talk(h, "one")
     h.journal().unlink()
     with holding(h.state), pytest.raises(CliFailure, match="Nothing was accepted"):
@@ -176,9 +170,7 @@ async def test_what_a_person_accepts_is_told_no_more(h: Home, verify: Verifying)
     assert verify(h) != []
 
 
-async def test_the_anchors_themselves_are_carried_by_the_daily_notes(
-    h: Home, verify: Verifying
-) -> None:
+async def test_daily_notes_protect_the_anchors(h: Home, verify: Verifying) -> None:
     await talk(h, "one", later=2 * DAY)
     await talk(h, "two", later=2 * DAY)
     await talk(h, "three", later=2 * DAY)
@@ -198,9 +190,7 @@ async def test_the_anchors_themselves_are_carried_by_the_daily_notes(
     assert verify(h) == []
 
 
-async def test_a_backup_carries_what_was_known_when_it_was_taken(
-    h: Home, verify: Verifying
-) -> None:
+async def test_a_backup_contains_its_anchors(h: Home, verify: Verifying) -> None:
     await talk(h, "one", "two")
     archive = take_now(h)
     shutil.copy(h.journal(), h.folder / "before")
@@ -218,7 +208,7 @@ async def test_a_backup_carries_what_was_known_when_it_was_taken(
     assert "holds no anchors that can be read" in problem
 
 
-async def test_a_restore_is_no_removal(h: Home, verify: Verifying) -> None:
+async def test_a_restore_is_not_a_removal(h: Home, verify: Verifying) -> None:
     await talk(h, "one")
     archive = take_now(h)
     await talk(h, "two", later=2 * DAY)
@@ -241,7 +231,7 @@ def long() -> Iterator[None]:
     anchors.LONG = before
 
 
-async def test_the_anchors_do_not_grow_for_ever(h: Home, verify: Verifying, long: None) -> None:
+async def test_the_anchors_are_bounded(h: Home, verify: Verifying, long: None) -> None:
     for number in range(20):
         await talk(h, f"message {number}", later=DAY / 2)
         assert verify(h) == []
@@ -255,7 +245,7 @@ async def test_the_anchors_do_not_grow_for_ever(h: Home, verify: Verifying, long
     assert verify(h) != []
 
 
-async def test_anchoring_costs_a_turn_no_sync(h: Home) -> None:
+async def test_anchoring_adds_no_sync_to_a_turn(h: Home) -> None:
     async with h.life() as life:
         await life.say("one", "two")
         await trio.sleep(20)
@@ -272,7 +262,7 @@ PLACES = [
 ]
 
 
-async def test_a_kill_while_it_anchors_leaves_all_whole(
+async def test_a_kill_during_anchoring_harms_nothing(
     h: Home, verify: Verifying, long: None
 ) -> None:
     for place in PLACES:

@@ -36,7 +36,7 @@ def searching(h: Home) -> Home:
     return h
 
 
-async def test_what_was_said_is_found_over_conversations_and_restarts(searching: Home) -> None:
+async def test_old_messages_are_found_across_conversations_and_restarts(searching: Home) -> None:
     """With its date, and by the name and number that `elwood session show` has for it."""
     h = searching
     async with h.life() as life:
@@ -53,7 +53,7 @@ async def test_what_was_said_is_found_over_conversations_and_restarts(searching:
     assert not h.broken()
 
 
-async def test_nobody_finds_what_another_said(searching: Home) -> None:
+async def test_search_does_not_find_other_peoples_messages(searching: Home) -> None:
     h = searching
     async with h.life() as life:
         await life.say("My secret place is the zqbeach")
@@ -62,7 +62,7 @@ async def test_nobody_finds_what_another_said(searching: Home) -> None:
         assert "In no conversation" in h.texts(OTHER)[-1]
 
 
-async def test_what_strangers_had_a_part_in_brings_its_label(searching: Home) -> None:
+async def test_untrusted_results_bring_their_label(searching: Home) -> None:
     h = searching
     async with h.life() as life:
         await life.say("Obey the zqking", forward_origin=STRANGER)
@@ -72,7 +72,7 @@ async def test_what_strangers_had_a_part_in_brings_its_label(searching: Home) ->
         assert h.fold().taint.label.untrusted
 
 
-async def test_what_was_taken_back_is_not_found(searching: Home) -> None:
+async def test_retracted_messages_are_not_found(searching: Home) -> None:
     h = searching
     async with h.life() as life:
         await life.say("zqone stays", "zqtwo goes", "/undo")
@@ -83,7 +83,7 @@ async def test_what_was_taken_back_is_not_found(searching: Home) -> None:
         assert "zqone stays" in await life.say("/search zqone")
 
 
-async def test_the_shell_finds_it_in_closed_parts_and_beside_what_is_damaged(
+async def test_the_cli_searches_closed_and_damaged_logs(
     searching: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
     h = searching

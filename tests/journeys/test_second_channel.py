@@ -55,9 +55,7 @@ async def let_in(forum: Forum, life: Life, user: str) -> None:
     await come(forum, life, "You were let in", f"dm.{user}")
 
 
-async def test_private_conversations_and_their_threads_go_on_after_a_restart(
-    h: Home, forum: Forum
-) -> None:
+async def test_private_threads_continue_after_a_restart(h: Home, forum: Forum) -> None:
     async with h.life() as life:
         await forum.say(OWNER, "one")
         await forum.say(OWNER, "two", thread="a.1")
@@ -74,7 +72,7 @@ async def test_private_conversations_and_their_threads_go_on_after_a_restart(
     assert forum.texts(MINE, "a.1") == ["re: two", "re: three"]
 
 
-async def test_a_stranger_is_let_in_where_the_owner_reads(h: Home, forum: Forum) -> None:
+async def test_the_owner_admits_a_stranger_in_their_own_chat(h: Home, forum: Forum) -> None:
     async with h.life() as life:
         await forum.say(OWNER, "I am here", thread="desk")
         await life.settled()
@@ -94,9 +92,7 @@ async def test_a_stranger_is_let_in_where_the_owner_reads(h: Home, forum: Forum)
         assert not h.fold("fo-dm.bo").taint.label.untrusted
 
 
-async def test_a_group_is_answered_in_its_threads_once_the_owner_says_so(
-    h: Home, forum: Forum
-) -> None:
+async def test_an_allowed_group_is_answered_in_its_threads(h: Home, forum: Forum) -> None:
     rules = h.folder / "workspace" / ".agents" / "groups"
     rules.mkdir(parents=True)
     (rules / f"forum.{ROOM}.md").write_text("Answer in verse.")
@@ -118,7 +114,7 @@ async def test_a_group_is_answered_in_its_threads_once_the_owner_says_so(
         assert "fo:room.tea" in listed.part.text
 
 
-async def test_an_approval_is_asked_for_and_given_there(h: Home, forum: Forum) -> None:
+async def test_an_approval_works_in_the_forum(h: Home, forum: Forum) -> None:
     asking(h)
     async with h.life() as life:
         await forum.say(OWNER, "call act boldly")
@@ -138,7 +134,7 @@ async def test_an_approval_is_asked_for_and_given_there(h: Home, forum: Forum) -
     assert len(h.effects.done) == 1
 
 
-async def test_a_message_is_sent_to_a_person_there(h: Home, forum: Forum) -> None:
+async def test_a_message_is_sent_to_a_person_in_the_forum(h: Home, forum: Forum) -> None:
     sent = {"to": "fo:bo", "text": "Ahoy"}
     nobody = {"to": "fo:room.tea", "text": "Ahoy"}
 
@@ -160,7 +156,7 @@ async def test_a_message_is_sent_to_a_person_there(h: Home, forum: Forum) -> Non
         await come(forum, life, "fo:room.tea cannot be reached")
 
 
-async def test_a_reminder_comes_where_it_was_asked_for(h: Home, forum: Forum) -> None:
+async def test_a_reminder_is_delivered_to_its_thread(h: Home, forum: Forum) -> None:
     mum = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
     h.more_tools = ("schedule",)
     h.think = lambda request: (
@@ -176,7 +172,7 @@ async def test_a_reminder_comes_where_it_was_asked_for(h: Home, forum: Forum) ->
         await life.settled()
 
 
-async def test_a_long_answer_is_cut_by_the_size_of_its_messages(h: Home, forum: Forum) -> None:
+async def test_a_long_answer_is_split_by_the_channels_message_size(h: Home, forum: Forum) -> None:
     """Characters beyond the plane that UTF-16 has one unit for count once."""
     text = " ".join(["😀" * 9] * 500)
     h.think = lambda request: answer(text)

@@ -19,16 +19,14 @@ from tests.journeys.service import PATIENCE, Town, town
 # --- ends -----------------------------------------------------------------------------------------
 
 
-async def test_the_service_ends_at_once_when_nothing_is_under_way(tmp_path: Path) -> None:
+async def test_an_idle_service_stops_immediately(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         await here.start()
         with trio.fail_after(LAST_TURN):  # what has begun would have as long
             await here.stop()
 
 
-async def test_an_answer_that_comes_within_the_grace_is_delivered_before_the_end(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_within_the_grace_period_is_delivered(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         here.models.script.append(Say("Heard m0001, if late.", delay=0.5))
         await here.start()
@@ -93,7 +91,7 @@ POINTS: dict[str, tuple[Callable[[Town], Awaitable[int]], list[str]]] = {
 }
 
 
-async def test_a_killed_and_a_terminated_service_come_to_the_same(tmp_path: Path) -> None:
+async def test_a_killed_and_a_terminated_service_have_the_same_outcome(tmp_path: Path) -> None:
     """Bring eight services to four points, side by side because most of it is waiting."""
     outcomes: dict[str, list[tuple[str, object]]] = {}
 
@@ -131,7 +129,7 @@ async def test_a_killed_and_a_terminated_service_come_to_the_same(tmp_path: Path
 # --- what was left -------------------------------------------------------------------------------
 
 
-async def test_what_is_said_while_nobody_runs_is_answered_after_the_start(tmp_path: Path) -> None:
+async def test_messages_sent_while_elwood_is_off_are_answered(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         here.telegram.say("tell m0001")
         await here.start()
@@ -155,7 +153,7 @@ def stalling() -> tuple[Bytes, trio.Event]:
     return Bytes(reply), gone
 
 
-async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) -> None:
+async def test_a_hanging_turn_is_shown_and_stopped(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         step, gone = stalling()
         here.models.script.append(step)
@@ -186,7 +184,7 @@ async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) ->
 # --- who may speak --------------------------------------------------------------------------------
 
 
-async def test_a_stranger_is_let_in_by_a_code_and_not_heard_before(tmp_path: Path) -> None:
+async def test_a_stranger_is_admitted_by_a_code(tmp_path: Path) -> None:
     stranger = 2002
     async with town(tmp_path / "town") as here:
         await here.start()

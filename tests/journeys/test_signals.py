@@ -99,7 +99,7 @@ async def at_terminal(
             os.close(master)
 
 
-async def test_ctrl_c_in_a_conversation_stops_the_answer_and_twice_ends_it(tmp_path: Path) -> None:
+async def test_ctrl_c_stops_the_answer_and_twice_quits(tmp_path: Path) -> None:
     models = FakeModels([Say("word " * 1000, pause=0.2), Say("Well again.")], key=KEY)
     asked = trio.Event()
     models.log = lambda body: asked.set()
@@ -120,7 +120,7 @@ async def test_ctrl_c_in_a_conversation_stops_the_answer_and_twice_ends_it(tmp_p
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_demo_leaves_nothing_however_early_it_is_ended(
+async def test_a_demo_leaves_no_files_whenever_it_ends(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async with at_terminal(tmp_path, FakeModels(), "demo") as one:
@@ -145,9 +145,7 @@ async def until(true: Callable[[], object]) -> None:
             await trio.sleep(0.005)
 
 
-async def test_the_first_signal_says_what_is_finished_and_the_second_ends_at_once(
-    tmp_path: Path,
-) -> None:
+async def test_the_first_signal_waits_and_the_second_quits(tmp_path: Path) -> None:
     """A command that sleeps for an hour would be waited for."""
     models = FakeModels([Say(calls=COMMAND)], key=KEY)
     async with at_terminal(tmp_path, models, "chat") as one:
@@ -161,7 +159,7 @@ async def test_the_first_signal_says_what_is_finished_and_the_second_ends_at_onc
         assert "Traceback" not in one.text
 
 
-async def test_a_chat_is_ended_in_the_middle_of_a_response(tmp_path: Path) -> None:
+async def test_a_chat_can_be_quit_during_a_response(tmp_path: Path) -> None:
     models = FakeModels([Say("never seen", delay=3600)], key=KEY)
     async with at_terminal(tmp_path, models, "chat") as one:
         await one.shows("you> ")
@@ -173,7 +171,7 @@ async def test_a_chat_is_ended_in_the_middle_of_a_response(tmp_path: Path) -> No
         assert "Traceback" not in one.text
 
 
-async def test_a_second_ctrl_c_leaves_the_chat_whether_it_is_busy_or_not(tmp_path: Path) -> None:
+async def test_a_second_ctrl_c_quits_a_busy_or_idle_chat(tmp_path: Path) -> None:
     models = FakeModels([Say("never seen", delay=3600)], key=KEY)
     async with at_terminal(tmp_path, models, "chat") as one:
         await one.shows("you> ")
@@ -194,7 +192,7 @@ async def test_a_second_ctrl_c_leaves_the_chat_whether_it_is_busy_or_not(tmp_pat
         (signal.SIGINT, Say(calls=COMMAND), "acting"),
     ],
 )
-async def test_a_signal_stops_once_for_good(
+async def test_a_stopped_turn_is_not_resumed(
     tmp_path: Path, number: signal.Signals, first: Say, instant: str
 ) -> None:
     """No later Elwood asks the model for it again."""
@@ -226,7 +224,7 @@ async def test_a_signal_stops_once_for_good(
     assert len(models.bodies) == before + 1
 
 
-async def test_a_signal_before_anything_is_said_says_nothing(tmp_path: Path) -> None:
+async def test_an_early_signal_prints_nothing(tmp_path: Path) -> None:
     models = FakeModels(key=KEY)
     async with at_terminal(tmp_path, models, "once", "go") as one:
         await until((tmp_path / "state" / "lock").exists)
@@ -237,7 +235,7 @@ async def test_a_signal_before_anything_is_said_says_nothing(tmp_path: Path) -> 
         assert fold(tmp_path / "state", log.stem).is_idle
 
 
-async def test_stops_in_the_middle_of_a_response_are_short_and_no_attempts(h: Home) -> None:
+async def test_stops_during_a_response_are_quick_and_not_counted(h: Home) -> None:
     async def hang(request: ModelRequest) -> Completion:
         h.show("so far")
         return await trio.sleep_forever()

@@ -75,7 +75,7 @@ async def write(path: Path, journal: Journal[Any, Any], make: Any) -> list[int]:
     return sizes
 
 
-async def test_ten_thousand_reminders_leave_no_more_than_a_thousand(h: Home) -> None:
+async def test_ten_thousand_reminders_use_no_more_space_than_a_thousand(h: Home) -> None:
     (h.state / "sessions").mkdir(parents=True)
     disk = Disk(blocking=inline, clock=lambda: EPOCH)
     timetable, session = h.state / "schedule.jsonl", h.journal(REMINDERS)

@@ -26,7 +26,7 @@ def dear(request: ModelRequest) -> Completion:
     return msgspec.structs.replace(obedient(request), usage=Usage(20_000, 10_000))
 
 
-async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h: Home) -> None:
+async def test_the_owner_is_warned_once_before_the_limit_applies(h: Home) -> None:
     h.think, h.settings["limits"] = dear, Limits(day_tokens=45_000)
     for text in ("one", "two"):
         async with h.life() as life:
@@ -41,7 +41,7 @@ async def test_the_owner_is_warned_once_and_then_told_why_nothing_is_answered(h:
     assert h.broken() == []
 
 
-async def test_a_limit_of_a_conversation_ends_with_new(h: Home) -> None:
+async def test_slash_new_resets_the_limit_of_a_conversation(h: Home) -> None:
     h.think, h.settings["limits"] = dear, Limits(session_tokens=30_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two", "/new", "three")
@@ -69,7 +69,7 @@ def flip(h: Home, line: int) -> bytes:
 
 
 @pytest.mark.parametrize("line", [0, 1])
-async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, line: int) -> None:
+async def test_limits_apply_after_the_usage_journal_is_damaged(h: Home, line: int) -> None:
     """It is put aside and what is sound of it goes on to count; the owner is told once."""
     h.think, h.settings["limits"] = dear, Limits(session_tokens=75_000, warn=0)
     async with h.life() as life:
@@ -91,7 +91,7 @@ async def test_a_damaged_usage_journal_stops_nobody_and_limits_hold(h: Home, lin
 
 
 @pytest.mark.parametrize("place", ["before rename usage.jsonl", "after rename usage.jsonl"])
-async def test_a_kill_while_it_is_put_aside_changes_no_limit(h: Home, place: str) -> None:
+async def test_limits_survive_a_kill_during_the_repair(h: Home, place: str) -> None:
     h.think, h.settings["limits"] = dear, Limits(session_tokens=60_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two")
@@ -124,7 +124,9 @@ class Counting:
 
 
 @pytest.mark.parametrize(("counted", "is_guess"), [(40, False), (None, True)])
-async def test_vectors_are_charged_and_shown(h: Home, counted: int | None, is_guess: bool) -> None:
+async def test_embeddings_are_charged_and_shown(
+    h: Home, counted: int | None, is_guess: bool
+) -> None:
     h.embedder = Counting(counted)
     equip(h)
     async with h.life() as life:
@@ -139,7 +141,7 @@ async def test_vectors_are_charged_and_shown(h: Home, counted: int | None, is_gu
     assert "bge" in h.texts()[-1]
 
 
-async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(h: Home) -> None:
+async def test_notes_are_found_by_words_at_the_limit(h: Home) -> None:
     h.embedder = embedder = Counting(40)
     equip(h)
     async with h.life() as life:
@@ -159,7 +161,7 @@ async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(h: Home) 
     assert any("found by words alone" in what for what in stuck), stuck
 
 
-async def test_after_three_failures_the_person_reads_that_it_is_tried_again(h: Home) -> None:
+async def test_the_person_is_told_after_three_failures(h: Home) -> None:
     failures = [ModelFailure("scripted", Fault("cut", "in the middle")) for _ in range(3)]
 
     def think(request: ModelRequest) -> Completion:

@@ -19,7 +19,7 @@ def edit(h: Home, message: Any, text: str, at: int = 5) -> int:
     return h.fake.push({"edited_message": edited})
 
 
-async def test_an_edit_without_a_change_is_taken_and_changes_nothing(h: Home) -> None:
+async def test_an_edit_without_a_change_has_no_effect(h: Home) -> None:
     """Telegram tells of one when it has added the preview of a link."""
     async with h.life() as life:
         message = h.fake.message("read https://example.org")
@@ -62,7 +62,7 @@ async def press(h: Home, life: Life, words: str) -> None:
     await life.settled()
 
 
-async def test_stop_names_what_waits_and_a_press_has_it_answered(h: Home) -> None:
+async def test_stop_offers_to_answer_waiting_messages(h: Home) -> None:
     async with h.life() as life:
         await begin(h, life, "and the weather?", "/stop")
         await life.settled()
@@ -83,7 +83,7 @@ async def test_stop_names_what_waits_and_a_press_has_it_answered(h: Home) -> Non
     "place",
     ["after sync received", "before write replied", "after sync replied", "before write posted"],
 )
-async def test_a_kill_around_a_stop_leaves_each_message_one_outcome(h: Home, place: str) -> None:
+async def test_each_message_has_one_outcome_after_a_kill_near_a_stop(h: Home, place: str) -> None:
     async with h.life() as life:
         await begin(h, life, "and the weather?")
         h.kill(place)
@@ -96,7 +96,7 @@ async def test_a_kill_around_a_stop_leaves_each_message_one_outcome(h: Home, pla
     assert h.broken() == []
 
 
-async def test_a_message_behind_a_running_turn_is_marked_as_seen_at_once(h: Home) -> None:
+async def test_a_message_during_a_turn_is_marked_as_seen(h: Home) -> None:
     async with h.life() as life:
         await begin(h, life, "and this?", "/status")
         await life.until(lambda: h.fake.reactions)
@@ -112,7 +112,7 @@ async def test_a_message_behind_a_running_turn_is_marked_as_seen_at_once(h: Home
     assert h.fake.counts["setMessageReaction error"] == 1  # none is tried until it is over
 
 
-async def test_the_stop_button_of_a_draft_says_what_was_stopped(h: Home) -> None:
+async def test_the_stop_button_reports_the_stopped_work(h: Home) -> None:
     async with h.life() as life:
         await begin(h, life, "and this?")
         h.kill("after sync received")
@@ -127,7 +127,7 @@ async def test_the_stop_button_of_a_draft_says_what_was_stopped(h: Home) -> None
     assert h.broken() == []
 
 
-async def test_a_word_alone_stops_what_runs_and_is_a_word_when_nothing_does(h: Home) -> None:
+async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
     h.settings["owner"] = Owner(languages=("en", "de"))
     async with h.life() as life:
         assert await life.say("Stop!") == "re: Stop!"
@@ -162,7 +162,7 @@ def is_aside(request: ModelRequest) -> bool:
     return any(isinstance(m, Notice) and "beside" in m.text for m in request.messages)
 
 
-async def test_a_side_question_is_answered_beside_the_turn_and_leaves_no_trace(h: Home) -> None:
+async def test_a_side_question_is_answered_and_not_stored(h: Home) -> None:
     async with h.life() as life:
         await begin(h, life)
         before = len(h.charged())
@@ -189,7 +189,7 @@ async def test_a_side_question_is_answered_beside_the_turn_and_leaves_no_trace(h
     assert h.broken() == []
 
 
-async def test_one_side_question_at_a_time_and_stop_ends_it(h: Home) -> None:
+async def test_only_one_side_question_runs_and_stop_ends_it(h: Home) -> None:
     async def silent(request: ModelRequest) -> Completion:
         await trio.sleep_forever()
         raise AssertionError
@@ -213,7 +213,7 @@ async def test_one_side_question_at_a_time_and_stop_ends_it(h: Home) -> None:
 
 
 @pytest.mark.parametrize("place", ["after sync received", "before write replied", "asked"])
-async def test_a_side_question_is_asked_again_after_a_kill(h: Home, place: str) -> None:
+async def test_a_side_question_is_repeated_after_a_kill(h: Home, place: str) -> None:
     def think(request: ModelRequest) -> Completion:
         if place == "asked" and is_aside(request) and len(h.asked) == 2:
             h.disk.die()

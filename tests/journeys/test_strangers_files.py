@@ -57,7 +57,7 @@ async def test_a_copy_of_a_strangers_file_is_not_trusted(tmp_path: Path, killed:
         await here.stop()
 
 
-async def test_a_planted_instruction_waits_for_the_owner(tmp_path: Path) -> None:
+async def test_a_planted_instruction_file_waits_for_the_owner(tmp_path: Path) -> None:
     """In a sandbox that cannot guard a file; the owner is told, looks, and decides."""
     if landlock_version() < 6:
         pytest.skip("LANDLOCK NOT TESTED: the kernel's is older than version 6")

@@ -67,7 +67,7 @@ async def test_two_rounds_a_notice_and_a_steering_message_are_accepted(h: Home) 
     assert not h.broken()
 
 
-async def test_a_refusal_that_does_not_speak_of_length_cuts_nothing(h: Home) -> None:
+async def test_a_refusal_for_another_reason_shortens_nothing(h: Home) -> None:
     fake = strict(h)
     async with h.life() as life:
         await life.say("my name is Ada")

@@ -149,7 +149,7 @@ async def crash_of_others(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> Non
 
 
 @pytest.mark.parametrize("name", KINDS)
-async def test_the_owner_is_told_of_each(h: Home, name: str) -> None:
+async def test_each_stuck_state_is_reported(h: Home, name: str) -> None:
     kind = KINDS[name]
     h.settings["turn"] = TurnSettings(deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0)
     if name == "a turn does not end":

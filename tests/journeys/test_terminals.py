@@ -110,7 +110,7 @@ async def served(h: Home, **settings: object) -> AsyncIterator[Life]:
         yield life
 
 
-async def test_a_terminal_talks_and_sees_where_it_is_when_it_comes_again(h: Home) -> None:
+async def test_a_terminal_can_reconnect_to_its_conversation(h: Home) -> None:
     async with served(h):
         async with sitting(h) as me:
             assert await me.until(wire.State) == [IDLE]
@@ -127,7 +127,7 @@ async def test_a_terminal_talks_and_sees_where_it_is_when_it_comes_again(h: Home
             assert all(getattr(one, "is_old", True) for one in before)
 
 
-async def test_what_is_thought_is_seen_without_its_secrets_and_is_no_message(h: Home) -> None:
+async def test_thinking_is_shown_redacted_and_is_not_a_message(h: Home) -> None:
     async def think(request: ModelRequest) -> Completion:
         h.show(Thought(f"{'hm ' * 9000}the token is {LOOKS_SECRET}, and so it is"))
         await trio.sleep(2)  # a text that comes at once is shown instead
@@ -143,7 +143,7 @@ async def test_what_is_thought_is_seen_without_its_secrets_and_is_no_message(h: 
         assert len(thinking.text) < 20_000
 
 
-async def test_what_is_said_before_a_call_stays_and_has_no_secret(h: Home) -> None:
+async def test_text_before_a_call_stays_and_is_redacted(h: Home) -> None:
     def say_and_call(request: ModelRequest) -> Completion:
         completion = obedient(request)
         if completion.message.calls:
@@ -162,7 +162,7 @@ async def test_what_is_said_before_a_call_stays_and_has_no_secret(h: Home) -> No
         assert [text.partition("\n")[0] for text in texts(other.frames)] == [DONE]
 
 
-async def test_all_terminals_of_a_conversation_see_it_and_those_of_others_do_not(h: Home) -> None:
+async def test_only_terminals_of_a_conversation_see_it(h: Home) -> None:
     async with served(h), sitting(h) as a, sitting(h) as b, sitting(h, "other") as c:
         async with sitting(h, mode="watch") as d:
             await a.asks("hello")
@@ -176,7 +176,7 @@ async def test_all_terminals_of_a_conversation_see_it_and_those_of_others_do_not
         assert heard(c.frames) == []
 
 
-async def test_a_conversation_of_telegram_goes_on_at_the_terminal_and_is_watched(h: Home) -> None:
+async def test_a_telegram_conversation_continues_at_the_terminal(h: Home) -> None:
     async with served(h) as life:
         await life.say("from the phone")
         async with sitting(h, "telegram") as me, sitting(h, MINE, "watch") as watcher:
@@ -194,7 +194,7 @@ async def test_a_conversation_of_telegram_goes_on_at_the_terminal_and_is_watched
         assert len(h.texts()) == 2, "and what was said at the desk was answered there"
 
 
-async def test_an_approval_is_given_at_the_terminal_and_asked_again_of_who_comes(h: Home) -> None:
+async def test_an_approval_is_asked_at_each_new_terminal(h: Home) -> None:
     limits = ApprovalSettings(wait=5.0)
     async with served(h, policy=PolicySettings(), approvals=limits) as life:
         async with sitting(h) as me:
@@ -226,7 +226,7 @@ async def test_an_approval_is_given_at_the_terminal_and_asked_again_of_who_comes
         assert h.texts() == []
 
 
-async def test_where_nobody_sits_the_owner_is_asked_on_telegram(h: Home) -> None:
+async def test_without_a_terminal_the_owner_is_asked_on_telegram(h: Home) -> None:
     async with served(h, policy=PolicySettings()) as life, sitting(h, "job", "once") as me:
         await me.until(IDLE)
         await me.say("call act boldly")
@@ -237,7 +237,7 @@ async def test_where_nobody_sits_the_owner_is_asked_on_telegram(h: Home) -> None
         assert texts(came)[-1].startswith("re: acted on boldly")
 
 
-async def test_what_nobody_reads_is_kept_and_shown_to_who_comes(h: Home) -> None:
+async def test_unread_answers_are_shown_to_the_next_terminal(h: Home) -> None:
     async with served(h) as life:
         async with sitting(h, "job") as me:
             me_said = wire.SaidHere(id="1", text="hello")
@@ -250,7 +250,7 @@ async def test_what_nobody_reads_is_kept_and_shown_to_who_comes(h: Home) -> None
             assert texts(await me.until(wire.State)) == ["re: hello"]
 
 
-async def test_who_may_not_join_is_told_why(h: Home) -> None:
+async def test_a_refused_terminal_gets_the_reason(h: Home) -> None:
     async with served(h) as life:
         for words, why in [
             (("tg-77", "talk"), "not a conversation of yours: elwood watch tg-77 shows it"),
@@ -275,7 +275,7 @@ async def test_who_may_not_join_is_told_why(h: Home) -> None:
                 nursery.start_soon(one.aclose)
 
 
-async def test_where_commands_are_not_confined_no_terminal_may_join(h: Home) -> None:
+async def test_without_a_sandbox_terminals_are_refused(h: Home) -> None:
     """A command that was allowed could attach, read the code of the next question, and say yes."""
     async with served(h, sandbox=SandboxSettings(kind="direct")):
         for mode in ("talk", "watch", "once"):
@@ -284,7 +284,7 @@ async def test_where_commands_are_not_confined_no_terminal_may_join(h: Home) -> 
             assert "Commands are not confined here" in answer.text
 
 
-async def test_a_file_goes_along(h: Home) -> None:
+async def test_a_file_can_be_attached(h: Home) -> None:
     path = h.folder / "note.txt"
     path.write_text("milk and bread")
     async with served(h), sitting(h) as me:
@@ -298,7 +298,7 @@ async def test_a_file_goes_along(h: Home) -> None:
             print(why)
 
 
-async def test_one_that_reads_nothing_is_let_go_and_holds_nobody_up(h: Home) -> None:
+async def test_a_terminal_that_does_not_read_is_disconnected(h: Home) -> None:
     async with served(h) as life, sitting(h) as slow, sitting(h) as me:
         outbox = life.core.channels.outboxes["console"]
         async with trio.open_nursery() as nursery:
@@ -312,7 +312,7 @@ async def test_one_that_reads_nothing_is_let_go_and_holds_nobody_up(h: Home) -> 
         assert slow.frames[-1] == wire.Detached(TOO_SLOW)
 
 
-async def test_what_is_no_frame_ends_it(h: Home) -> None:
+async def test_an_invalid_frame_ends_the_connection(h: Home) -> None:
     async with served(h):
         for odd, why in (
             (b"hello\n", "That is not a frame: JSON is malformed"),

@@ -96,7 +96,7 @@ def wish(tool: str, **given: Any) -> str:
     return f"please\n/call {tool} {msgspec.json.encode(given).decode()}"
 
 
-async def test_what_changes_is_told_once_and_what_stands_before_it_stays(h: Home) -> None:
+async def test_changes_are_announced_once_and_the_prefix_stays(h: Home) -> None:
     sandbox = Bare("git", "python3")
     fake = thinking(asking(h), sandbox)
     plan = wish("schedule", title="call mum", at="2099-01-01T18:00", remind="Call her.")
@@ -146,7 +146,7 @@ async def test_what_changes_is_told_once_and_what_stands_before_it_stays(h: Home
     assert h.broken() == []
 
 
-async def test_nobody_is_told_what_is_anothers_or_others_read(h: Home) -> None:
+async def test_updates_do_not_reach_other_people(h: Home) -> None:
     h.groups = (GROUP,)
     fake = thinking(h, Bare("git"))
     plan = wish("schedule", title="call mum", at="2099-01-01T18:00", remind="Call her.")
@@ -172,7 +172,7 @@ async def test_nobody_is_told_what_is_anothers_or_others_read(h: Home) -> None:
     ],
     ids=["as it comes", "turned off", "to be asked about", "for another chat"],
 )
-async def test_a_skill_that_fits_comes_along(
+async def test_a_matching_skill_is_included(
     h: Home, more: dict[str, Any], expected: tuple[bool, bool]
 ) -> None:
     """By what the policy says of the tool that gives it, and where the owner wants it."""
@@ -191,7 +191,7 @@ async def test_a_skill_that_fits_comes_along(
     assert h.broken() == []
 
 
-def test_of_many_tasks_some_are_named_and_what_strangers_planned_is_not() -> None:
+def test_the_task_list_is_bounded_and_omits_untrusted_tasks() -> None:
     mine = Route("telegram", str(OWNER))
     tasks = [
         Task(f"t{n:02}", f"Do {n}", Cron(f"{n} 8 * * *"), route=mine) for n in range(12)
@@ -214,7 +214,7 @@ def test_of_many_tasks_some_are_named_and_what_strangers_planned_is_not() -> Non
     assert "\n- soon: once, Sun 2223-07-06 14:13 UTC: So on\n" in text
 
 
-async def test_a_service_tells_it_over_a_real_socket(tmp_path: Path) -> None:
+async def test_updates_reach_a_model_over_a_real_socket(tmp_path: Path) -> None:
     """The zone is another after the restart: that is told behind, and all before it stays."""
     zone = '\n[owner]\ntimezone = "{}"\n'
     async with town(tmp_path / "town", more=NO_COMMANDS + zone.format("UTC")) as here:

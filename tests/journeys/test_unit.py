@@ -94,7 +94,7 @@ def test_the_documented_unit_runs_commands_in_bubblewrap(unit: Machine) -> None:
     assert "weaker" not in unit.run(COMMAND, "inspect")
 
 
-def test_a_stricter_unit_falls_to_landlock_and_says_so(unit: Machine) -> None:
+def test_a_stricter_unit_falls_back_to_landlock(unit: Machine) -> None:
     unit.write("/etc/systemd/system/elwood.service.d/strict.conf", STRICT)
     unit.run("systemctl", "daemon-reload")
     start(unit)
@@ -106,12 +106,12 @@ def test_a_stricter_unit_falls_to_landlock_and_says_so(unit: Machine) -> None:
     assert f'"{weaker}' in unit.run("journalctl", "-u", "elwood", "-o", "cat", "-p", "warning")
 
 
-def test_without_a_service_the_doctor_says_that_it_tried_by_itself(unit: Machine) -> None:
+def test_without_a_service_the_doctor_reports_its_own_test(unit: Machine) -> None:
     start(unit)
     unit.run("systemctl", "stop", "elwood")
     assert "tried from here: a service may be allowed less" in doctor(unit)
 
 
-def test_systemd_knows_every_line_of_the_unit(machine: Machine) -> None:
+def test_systemd_accepts_every_line_of_the_unit(machine: Machine) -> None:
     file = Path("/etc/systemd/system/elwood.service")
     assert machine.run("systemd-analyze", "verify", str(file)) == ""

@@ -19,7 +19,7 @@ from tests.journeys.home import Home, obedient
 from tests.journeys.service import town
 
 
-async def test_a_message_outlives_an_upgrade_that_takes_several_starts(tmp_path: Path) -> None:
+async def test_a_message_survives_an_upgrade_over_several_starts(tmp_path: Path) -> None:
     """The package that writes answers is replaced while Elwood runs, and half there for a while."""
     site = tmp_path / "site"
     package = find_spec("markdown_it")
@@ -53,7 +53,7 @@ async def test_a_message_outlives_an_upgrade_that_takes_several_starts(tmp_path:
         assert one.broken({update: "m0001"}) == []
 
 
-async def test_a_turn_that_lacks_a_module_is_not_poison(h: Home) -> None:
+async def test_a_missing_module_does_not_abandon_the_turn(h: Home) -> None:
     def lack(request: ModelRequest) -> Completion:
         raise ModuleNotFoundError("No module named 'new'", name="new")
 
@@ -75,7 +75,7 @@ def write(module: Path, text: str) -> None:
     module.with_suffix(".new").rename(module)
 
 
-async def test_where_somebody_starts_it_anew_it_ends_when_all_is_written(
+async def test_under_a_supervisor_an_upgraded_elwood_stops_when_idle(
     h: Home, tmp_path: Path
 ) -> None:
     module = tmp_path / "site" / "module.py"
@@ -94,9 +94,7 @@ async def test_where_somebody_starts_it_anew_it_ends_when_all_is_written(
         nursery.cancel_scope.cancel()
 
 
-async def test_elsewhere_the_owner_is_told_once_and_nothing_is_mixed(
-    h: Home, tmp_path: Path
-) -> None:
+async def test_without_a_supervisor_the_owner_is_told_once(h: Home, tmp_path: Path) -> None:
     module = tmp_path / "site" / "module.py"
     write(module, "old")
     async with h.life() as life, trio.open_nursery() as nursery:

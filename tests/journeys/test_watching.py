@@ -51,7 +51,7 @@ def at_work(h: Home) -> None:
     h.think, h.more_tools, h.pacing = think, (WORK,), Pacing()
 
 
-async def test_long_work_is_watched_from_the_first_word_to_the_answer(h: Home) -> None:
+async def test_long_work_is_shown_from_start_to_answer(h: Home) -> None:
     at_work(h)
     async with h.life() as life:
         await life.say("test it")
@@ -75,7 +75,7 @@ async def test_long_work_is_watched_from_the_first_word_to_the_answer(h: Home) -
 
 
 @pytest.mark.parametrize("end", ["stop", "button"])
-async def test_the_line_goes_with_the_work(h: Home, end: str) -> None:
+async def test_the_status_line_is_deleted_with_the_work(h: Home, end: str) -> None:
     """Whichever way the person ends it."""
     at_work(h)
     async with h.life() as life:
@@ -93,7 +93,7 @@ async def test_the_line_goes_with_the_work(h: Home, end: str) -> None:
     assert not h.broken()
 
 
-async def test_nobody_types_while_a_question_waits(h: Home) -> None:
+async def test_typing_stops_while_a_question_waits(h: Home) -> None:
     h.settings["policy"] = PolicySettings()
     async with h.life() as life:
         h.fake.say("call act boldly")
@@ -105,7 +105,7 @@ async def test_nobody_types_while_a_question_waits(h: Home) -> None:
         await life.say("/stop")
 
 
-async def test_a_long_answer_is_a_file_behind_its_beginning(h: Home) -> None:
+async def test_a_long_answer_is_sent_as_a_file(h: Home) -> None:
     long = "\n\n".join(f"Paragraph {number}. " + "word " * 99 + "end." for number in range(60))
     h.think = lambda request: answer(long)
     async with h.life() as life:
@@ -117,7 +117,7 @@ async def test_a_long_answer_is_a_file_behind_its_beginning(h: Home) -> None:
     assert h.names().count("posted") == 2
 
 
-async def test_telegram_draws_an_answer_itself_where_it_may(h: Home) -> None:
+async def test_telegram_renders_an_answer_if_allowed(h: Home) -> None:
     h.markdown = True
     async with h.life() as life:
         await life.say("# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |", "![x](https://evil.example/)")

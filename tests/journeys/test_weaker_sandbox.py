@@ -20,9 +20,7 @@ def broken(tmp_path: Path) -> str:
     return f'[sandbox]\nbubblewrap = "{broken_bubblewrap(tmp_path)}"\n'
 
 
-async def test_it_is_shown_wherever_one_looks_and_told_again_when_it_comes_back(
-    tmp_path: Path, broken: str
-) -> None:
+async def test_a_weaker_sandbox_is_reported_everywhere(tmp_path: Path, broken: str) -> None:
     async with town(tmp_path / "town", more=broken) as here:
         await here.start()
         await warned(here, 1)

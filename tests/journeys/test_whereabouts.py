@@ -45,7 +45,7 @@ def knows(h: Home, session: str) -> bool:
     return session in h.sessions and any("It snows." in text for text in said)
 
 
-async def test_an_answer_and_its_knowledge_follow_the_owner(h: Home) -> None:
+async def test_answers_of_tasks_follow_the_owner(h: Home) -> None:
     """A task that names no route answers where the owner is when it has an answer."""
     desk, model = Line(), Thinking()
     h.more_channels, h.think = (desk.feature,), model
@@ -67,7 +67,7 @@ async def test_an_answer_and_its_knowledge_follow_the_owner(h: Home) -> None:
     assert "It snows." not in h.texts()
 
 
-async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(h: Home) -> None:
+async def test_group_news_stay_in_the_group(h: Home) -> None:
     desk, model = Line(), Thinking()
     model.may.set()
     h.more_channels, h.think = (desk.feature,), model
@@ -85,7 +85,7 @@ async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(h: Home)
     assert "It snows." not in h.texts()
 
 
-async def test_news_and_warnings_go_where_the_owner_was_heard_last(h: Home) -> None:
+async def test_news_go_to_the_owners_latest_chat(h: Home) -> None:
     """Of a task that fails, and of a limit that is near."""
     broken = Task("bad", "Bad", Every(3600.0), prompt="Fail.", origin="config")
     desk = Line()

@@ -50,7 +50,7 @@ def heard(request: Complete) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, Human)]
 
 
-async def test_only_the_first_turn_of_a_day_begins_with_the_days_before(world: World) -> None:
+async def test_only_the_first_turn_of_a_day_includes_recent_days(world: World) -> None:
     async with house(world) as h:
         await h.talk("one", "two")
         await trio.sleep(DAY)
@@ -62,7 +62,7 @@ async def test_only_the_first_turn_of_a_day_begins_with_the_days_before(world: W
     assert remove_opening(texts[2]).split("\n")[1] == "three"
 
 
-async def test_what_was_sent_is_what_the_log_says(world: World) -> None:
+async def test_a_restart_sends_the_logged_notes(world: World) -> None:
     """A restart sends the same bytes, whatever the notes say by then."""
     async with house(world) as h:
         await h.talk("one")
@@ -75,7 +75,7 @@ async def test_what_was_sent_is_what_the_log_says(world: World) -> None:
     assert heard(world.asked[-1])[:2] == before
 
 
-async def test_nobody_else_is_told_what_the_owner_did(world: World) -> None:
+async def test_notes_are_shown_only_to_the_owner(world: World) -> None:
     async def say(h: House, session: str, route: Route, owner: bool) -> None:
         await h.sessions.address.insist(
             lambda: Inbound(
@@ -99,7 +99,7 @@ async def test_nobody_else_is_told_what_the_owner_did(world: World) -> None:
     assert ["plan" in repr(one.messages) for one in world.asked] == [True, False, False, True]
 
 
-async def test_a_crash_before_the_note_costs_nothing(world: World, tmp_path: Path) -> None:
+async def test_a_crash_before_the_note_loses_nothing(world: World, tmp_path: Path) -> None:
     begun = TurnStarted("t1", ("a",), 1, "hello")
     ended = Replied("t1", "t1", ("a",), ROUTE, "Hello.")
     await wake_up(world, Received("a", "hello", "me", ROUTE, 0.0), begun, ended)
@@ -108,7 +108,7 @@ async def test_a_crash_before_the_note_costs_nothing(world: World, tmp_path: Pat
     assert note(tmp_path).count("s/t1: `hello`") == 1
 
 
-async def test_a_note_that_cannot_be_written_holds_nobody_up(world: World, tmp_path: Path) -> None:
+async def test_an_unwritable_note_does_not_block_turns(world: World, tmp_path: Path) -> None:
     (tmp_path / "threads").write_text("not a folder")
     async with house(world) as h:
         await h.talk("one")

@@ -62,7 +62,7 @@ def diary(tmp_path: Path) -> Diary:
     return made
 
 
-async def test_a_question_gives_the_day_and_the_line(diary: Diary) -> None:
+async def test_a_search_returns_the_day_and_the_line(diary: Diary) -> None:
     found = await diary.found("what did we do about the boiler in March?")
     day = SearchResult(
         text="- 08:00 s/t1: `drain the boiler`",
@@ -79,7 +79,7 @@ async def test_a_question_gives_the_day_and_the_line(diary: Diary) -> None:
     assert await diary.paths("nothing of this") == []
 
 
-async def test_what_is_edited_or_removed_by_hand_is_noticed(diary: Diary) -> None:
+async def test_manual_changes_are_detected(diary: Diary) -> None:
     assert APRIL in await diary.paths("boiler")
     diary.put(APRIL, "- 08:00 s/t3: `the bicycle`")
     (diary.workspace / MARCH).unlink()
@@ -90,7 +90,7 @@ async def test_what_is_edited_or_removed_by_hand_is_noticed(diary: Diary) -> Non
     assert b"tea" not in held
 
 
-async def test_the_label_is_that_of_what_is_shown(diary: Diary) -> None:
+async def test_the_label_covers_only_the_results(diary: Diary) -> None:
     marked = "- 10:00 s/t9 [untrusted] [private]: `a lamp`"
     diary.put(MARCH, "- 08:00 s/t1: `a chair`", marked, "  - ✓ a tool #call")
     diary.put(APRIL, "a table", marked=True)
@@ -104,7 +104,7 @@ async def test_the_label_is_that_of_what_is_shown(diary: Diary) -> None:
     assert table.label == Label(private=True)
 
 
-async def test_nothing_outside_is_found(diary: Diary, tmp_path: Path) -> None:
+async def test_files_outside_the_workspace_are_not_found(diary: Diary, tmp_path: Path) -> None:
     (tmp_path / "2026-05-01.md").write_text("outside words")
     (diary.workspace / "threads" / "monthly").symlink_to(tmp_path)
     (diary.workspace / "threads/daily/2026-05-02.md").symlink_to(tmp_path / "2026-05-01.md")
@@ -113,7 +113,7 @@ async def test_nothing_outside_is_found(diary: Diary, tmp_path: Path) -> None:
     assert await diary.paths("outside") == []
 
 
-async def test_what_is_shown_is_bounded(diary: Diary) -> None:
+async def test_results_are_bounded(diary: Diary) -> None:
     diary.put(APRIL, "boiler " * MAX_DAILY, *["boiler"] * 100)
     for day in range(1, 29):
         diary.put(f"threads/daily/2026-06-{day:02}.md", "boiler")
@@ -121,14 +121,14 @@ async def test_what_is_shown_is_bounded(diary: Diary) -> None:
     assert max(len(one.text) for one in await diary.found("boiler in april")) == MAX_EXCERPT
 
 
-async def test_a_broken_index_is_made_anew(diary: Diary) -> None:
+async def test_a_broken_index_is_rebuilt(diary: Diary) -> None:
     assert await diary.found("boiler")
     (diary.state / "threads.db").write_bytes(b"no database" * 1000)
     again = DailyNoteSearch(diary.state, diary.workspace, inline)
     assert len(await again.search("boiler", 9)) == 3
 
 
-async def test_an_index_that_cannot_be_used_forgets_nevertheless(diary: Diary) -> None:
+async def test_forgetting_works_without_a_usable_index(diary: Diary) -> None:
     diary.put(MARCH, "- 08:00 s/t1: `drain the big boiler`")
     (diary.state / "threads.db").mkdir()
     assert await diary.found("boiler") == []
@@ -140,7 +140,7 @@ async def test_an_index_that_cannot_be_used_forgets_nevertheless(diary: Diary) -
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-async def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
+async def test_forgetting_edits_entries_and_reports_other_places(
     diary: Diary, has_index: bool
 ) -> None:
     entry = "- 08:00 s/t3: `remember: my sister's birthday is 4 May`"
@@ -164,9 +164,7 @@ async def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
     assert set(await diary.paths("sister")) == {APRIL, WEEK}
 
 
-async def test_what_is_forgotten_does_not_come_with_a_turn_that_is_still_to_be_noted(
-    diary: Diary,
-) -> None:
+async def test_forgetting_covers_pending_turns(diary: Diary) -> None:
     """Turns wait a moment, to be written together: the words of one are forgotten in it, too."""
 
     async def no_records() -> str:

@@ -44,7 +44,7 @@ def note(folder: Path, day: str = "1970-01-01") -> Path:
     return folder / "threads" / "daily" / f"{day}.md"
 
 
-async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_turns_are_added_and_read_back(threads: DailyNotes, tmp_path: Path) -> None:
     for n in (1, 2, 2, 1):
         await add(threads, "s", turn(n))
 
@@ -53,7 +53,7 @@ async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path
     assert await threads.recall(3 * DAY) == ""
 
 
-async def test_what_comes_back_is_read_once_a_second_and_after_what_we_write(
+async def test_recent_notes_are_cached_for_a_second_or_until_a_write(
     threads: DailyNotes, tmp_path: Path
 ) -> None:
     await add(threads, "s", turn(1))
@@ -68,7 +68,7 @@ async def test_what_comes_back_is_read_once_a_second_and_after_what_we_write(
     assert "question 2" not in await threads.recall(DAY + 1.0)
 
 
-async def test_turns_that_end_together_are_all_kept(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_simultaneous_turns_are_all_stored(threads: DailyNotes, tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         for n in range(20):
             nursery.start_soon(add, threads, f"s{n}", turn(n))
@@ -76,7 +76,7 @@ async def test_turns_that_end_together_are_all_kept(threads: DailyNotes, tmp_pat
     assert note(tmp_path).read_text().count("\n- ") == 20
 
 
-async def test_the_next_writes_what_was_gathered(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_the_next_turn_writes_the_collected_ones(threads: DailyNotes, tmp_path: Path) -> None:
     for n in range(3):
         threads.gather(f"s{n}", turn(n, n * DAY / 2))
     await add(threads, "s2", turn(2, DAY))
@@ -86,7 +86,7 @@ async def test_the_next_writes_what_was_gathered(threads: DailyNotes, tmp_path: 
     assert re.findall(r"s\d/t\d", note(tmp_path).read_text()) == ["s0/t0", "s1/t1", "s3/t3"]
 
 
-async def test_what_people_wrote_stays(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_manual_text_is_preserved(threads: DailyNotes, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     note(tmp_path).write_bytes(b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line")
     await add(threads, "s", turn(1))
@@ -97,7 +97,7 @@ async def test_what_people_wrote_stays(threads: DailyNotes, tmp_path: Path) -> N
     )
 
 
-async def test_a_note_that_is_too_long_is_left_alone(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_a_too_long_note_is_not_changed(threads: DailyNotes, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     for size in (MAX_DAILY, 5 * MAX_DAILY):
         note(tmp_path).write_bytes(b"x" * size)
@@ -106,7 +106,7 @@ async def test_a_note_that_is_too_long_is_left_alone(threads: DailyNotes, tmp_pa
         assert b"question" not in note(tmp_path).read_bytes()
 
 
-async def test_a_note_of_strangers_does_not_come_back(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_an_untrusted_note_is_not_read_back(threads: DailyNotes, tmp_path: Path) -> None:
     """Nor does it lose its mark by being added to."""
     root = Root(tmp_path)
     root.write("threads/daily/1970-01-01.md", b"- 00:00 s/t0: `obey`\n", untrusted=True)
@@ -120,7 +120,7 @@ async def test_a_note_of_strangers_does_not_come_back(threads: DailyNotes, tmp_p
     assert "question 1" not in shown
 
 
-async def test_the_latest_reflection_comes_back(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_the_latest_reflection_is_read_back(threads: DailyNotes, tmp_path: Path) -> None:
     weekly = tmp_path / "threads" / "weekly"
     weekly.mkdir(parents=True)
     (weekly / "1970-W01.md").write_text("We began.")
@@ -132,7 +132,7 @@ async def test_the_latest_reflection_comes_back(threads: DailyNotes, tmp_path: P
     assert "We began." not in await threads.recall(10 * DAY)
 
 
-async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_an_unwritable_note_is_reported(threads: DailyNotes, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.mkdir()
     (tmp_path / "threads").mkdir()
@@ -144,7 +144,7 @@ async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_pa
     assert await threads.recall(0.0) == ""
 
 
-async def test_a_week_is_reflected_on_once(threads: DailyNotes, tmp_path: Path) -> None:
+async def test_a_week_has_one_reflection(threads: DailyNotes, tmp_path: Path) -> None:
     now = 1_795_435_200.0  # Monday 2026-11-23, noon
     chore = partial(reflect, threads, lambda: now)
     assert await chore(0.0) == Report("nothing to reflect on")

@@ -62,7 +62,7 @@ def back(*notes: str, weekly: str = "") -> str:
     return recall({DAY: "".join(notes)}, weekly, DAY)
 
 
-def test_a_turn_is_noted_with_what_was_asked_done_and_decided() -> None:
+def test_a_turn_is_noted_with_its_request_calls_and_decisions() -> None:
     note = add("", "tg-1", turn("What is in it?", ruling="once tg:1"), UTC)
 
     assert note == (
@@ -75,7 +75,7 @@ def test_a_turn_is_noted_with_what_was_asked_done_and_decided() -> None:
 
 
 @pytest.mark.parametrize("fixed", ["untrusted", "private"])
-def test_of_strange_turns_no_word_is_noted_of_private_ones_none_comes_back(fixed: str) -> None:
+def test_untrusted_turns_are_not_quoted_and_private_ones_not_read_back(fixed: str) -> None:
     label = STRANGE if fixed == "untrusted" else PRIVATE
     note = add("", "s", turn("Mine.", label=label, tool="obey_me", target="obey!"), UTC)
 
@@ -89,7 +89,7 @@ def test_of_strange_turns_no_word_is_noted_of_private_ones_none_comes_back(fixed
     assert "Mine." in back(note)
 
 
-def test_of_others_words_only_the_count_is_noted_also_where_somebody_replied() -> None:
+def test_other_peoples_messages_are_only_counted() -> None:
     asked = "[replying to: evil]\nmore]\nMine."
     note = add("", "s", turn(asked, label=STRANGE, strangers=2), UTC)
 
@@ -131,7 +131,9 @@ def test_hostile_text_stays_within_its_line(text: str) -> None:
 
 
 @given(st.text(), st.text(), st.text(), st.booleans())
-def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> None:
+def test_any_text_makes_one_line_per_note(
+    text: str, target: str, before: str, strange: bool
+) -> None:
     """Whatever is said and stands there: one line each; what stood there stays."""
     done_ = turn(text, target=target, tool=target, label=STRANGE if strange else Label())
     note = add(before, "s", done_, UTC)
@@ -163,14 +165,14 @@ def test_the_bounds_of_an_entry_are_settings_and_secrets_stay_out() -> None:
     assert "and 1 more calls" in add("", "s", said, UTC, "", DailyNotesSettings(calls=0))
 
 
-def test_of_a_turn_that_forgets_nothing_is_noted_and_of_a_look_no_more_than_that() -> None:
+def test_forgetting_is_not_noted_and_reading_only_as_such() -> None:
     note = add("", "s", turn("Forget the tea.", tool="forget", forgets=True), UTC)
     assert note.split("\n", 2)[2] == "- 00:00 s/t1: (forgotten)\n  - ✓ forget #c1\n"
     note = add("", "s", turn("What is in it?", looked="file"), UTC)
     assert note.endswith("  - answered `The answer.`\n  - ✓ read_file `notes.txt` #c1\n")
 
 
-def test_a_day_has_an_end() -> None:
+def test_a_day_has_a_maximum_length() -> None:
     note = ""
     for n in range(2_000):
         longer = add(note, "s", turn("words " * 30, id_=f"t{n}"), UTC)
@@ -193,7 +195,7 @@ def test_days_are_the_owners() -> None:
     assert early.startswith("# Sunday 2026-09-27\n\n- 00:00 ")
 
 
-def test_only_lines_of_ours_come_back_and_the_newest_if_there_are_many() -> None:
+def test_only_our_newest_lines_are_read_back() -> None:
     many = "".join(
         f"- 00:00 s/t{n}: `{'words ' * 20}`\n  - ✓ look #c{n}\nmy own words\n" for n in range(500)
     )
@@ -207,7 +209,7 @@ def test_only_lines_of_ours_come_back_and_the_newest_if_there_are_many() -> None
     assert estimate(shown) <= RECALL_TOKENS + 50
 
 
-def test_three_days_come_back_in_their_order() -> None:
+def test_three_days_are_read_back_in_order() -> None:
     notes = {f"1970-01-0{n}": f"- 00:00 s/t{n}: `day {n}`" for n in range(1, 6)}
     shown = recall(notes, "", "1970-01-05")
 
@@ -216,7 +218,7 @@ def test_three_days_come_back_in_their_order() -> None:
     assert last_days(date(1970, 1, 5)) == ["1970-01-03", "1970-01-04", "1970-01-05"]
 
 
-def test_a_conversation_that_was_shown_a_reflection_knows_private_data() -> None:
+def test_a_reflection_makes_the_conversation_private() -> None:
     """And what it quotes of it is found; the owner's own words beside it are not private."""
     session = Session()
     text = back("- 00:00 s/t1: `a`", weekly="We moved to the lake.") + "[now]\nhello out there"
@@ -239,7 +241,9 @@ def test_a_conversation_that_was_shown_a_reflection_knows_private_data() -> None
         (["anything else"], True),
     ],
 )
-def test_the_first_turn_of_a_day_is_known_by_its_head(texts: list[str], first: bool) -> None:
+def test_the_first_turn_of_a_day_is_recognized_by_its_heading(
+    texts: list[str], first: bool
+) -> None:
     assert is_first(texts, DAY) is first
 
 
@@ -262,7 +266,7 @@ def daily(*days: str) -> set[str]:
         ({"threads/weekly/2026-W44"}, "2026-10-31", []),
     ],
 )
-def test_reflections_are_due_when_their_time_is_over(
+def test_reflections_are_due_after_their_period(
     existing: set[str], now: str, due: list[str]
 ) -> None:
     found = due_reflections(existing, date.fromisoformat(now))

@@ -211,7 +211,7 @@ async def test_a_file_has_a_maximum_size_in_bytes(root: Root) -> None:
         ("AGENTS.md", (), WriteFile(protected=True)),
     ],
 )
-async def test_a_plan_tells_whose_file_it_is(
+async def test_a_plan_names_the_owner_of_the_file(
     root: Root, path: str, written: tuple[str, ...], expected: WriteFile
 ) -> None:
     """A file from before the conversation belongs to the owner."""

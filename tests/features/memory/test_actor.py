@@ -50,7 +50,7 @@ async def find(memory: Mail, query: str) -> list[str]:
     return [note.key for note in await memory.ask(Recall(query=query, limit=5))]
 
 
-async def test_what_is_told_is_found_also_by_the_next_incarnation(tmp_path: Path) -> None:
+async def test_a_saved_note_is_found_after_a_restart(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         assert await find(memory, "tea") == []
         await keep(memory, "tea", "Green tea")
@@ -102,7 +102,7 @@ async def test_the_first_turn_after_a_start_is_offered_notes(tmp_path: Path) -> 
         assert note.key == "tea"
 
 
-async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> None:
+async def test_only_matching_trusted_notes_are_suggested(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         await keep(memory, "tea", "Green tea")
         await keep(memory, "theirs", "Obey the tea", untrusted=True)
@@ -123,7 +123,7 @@ async def learn(memory: Mail, *found: Observation) -> LearningPlan:
     return plan
 
 
-async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
+async def test_the_owner_decides_pending_notes(tmp_path: Path) -> None:
     one, other = seen(), seen("Lives in Oslo.", "home", at=5.0)
 
     async with remembering(tmp_path) as memory:
@@ -144,7 +144,7 @@ async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
         assert "/memory undo" in await command("keep")
 
 
-async def test_what_cannot_be_learned_is_said(tmp_path: Path) -> None:
+async def test_an_invalid_observation_is_refused(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         bad = seen(key="No key")
         learn = Learn(found=(bad, seen(key="No key", session="t")), batch="", settings=AUTO)
@@ -173,7 +173,7 @@ class Switched:
         return Embeddings([hashed(text) for text in texts])
 
 
-async def test_a_service_that_is_down_costs_only_the_vectors(
+async def test_a_failing_service_costs_only_the_embeddings(
     tmp_path: Path, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     embedder = Switched()
@@ -192,7 +192,7 @@ async def test_a_service_that_is_down_costs_only_the_vectors(
         assert len(told) == 1
 
 
-async def test_a_note_that_the_service_does_not_take_costs_others_nothing(
+async def test_a_refused_note_does_not_affect_others(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     embedder = Switched()
@@ -212,7 +212,7 @@ async def test_a_note_that_the_service_does_not_take_costs_others_nothing(
 
 
 @pytest.mark.parametrize("has_worked", [True, False])
-async def test_a_service_that_takes_nothing_for_a_while_is_asked_again(
+async def test_a_failing_service_is_retried_later(
     tmp_path: Path, autojump_clock: object, has_worked: bool
 ) -> None:
     """It answers 500 to whatever it is asked, as it does to texts that are too long."""
@@ -229,7 +229,9 @@ async def test_a_service_that_takes_nothing_for_a_while_is_asked_again(
         assert await find(memory, "grandparental birthdayparty") == ["feast"]
 
 
-async def test_only_what_changed_is_embedded_again(tmp_path: Path, autojump_clock: object) -> None:
+async def test_only_changed_notes_are_embedded_again(
+    tmp_path: Path, autojump_clock: object
+) -> None:
     embedder = Switched()
     async with remembering(tmp_path, embedder=embedder) as memory:
         await keep(memory, "tea", "Green tea")

@@ -60,7 +60,7 @@ def test_notes_are_listed_searched_and_shown(home: Path) -> None:
     assert elwood(home, "memory").returncode == 2
 
 
-def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
+def test_reading_works_beside_a_running_elwood(home: Path) -> None:
     state = home / "state"
     before = sorted(path.name for path in state.iterdir() if ".db" not in path.name)
     with lock(state):
@@ -84,7 +84,7 @@ def runtime() -> Iterator[Path]:
         yield Path(name)
 
 
-async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> None:
+async def test_a_running_elwood_forgets(home: Path, runtime: Path) -> None:
     state = home / "state"
     config = home / ".config" / "elwood" / "config.toml"
     config.write_text(config.read_text() + f'runtime = "{runtime}"\n')

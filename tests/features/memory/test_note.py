@@ -33,12 +33,12 @@ notes = st.builds(
 
 
 @given(notes)
-def test_what_is_written_is_read_again(note: Note) -> None:
+def test_a_note_survives_a_round_trip(note: Note) -> None:
     assert parse(note.key, render(note)) == note
 
 
 @given(st.text(max_size=300))
-def test_whatever_is_there_is_read(content: str) -> None:
+def test_any_file_can_be_read(content: str) -> None:
     note = parse("a", content)
     assert parse("a", render(note)) == note
 
@@ -72,7 +72,7 @@ def test_a_damaged_head_is_read_as_untrusted(content: str) -> None:
     assert "word" in note.text or "word" not in content
 
 
-def test_what_people_write_by_hand_is_understood() -> None:
+def test_manual_notes_are_parsed() -> None:
     content = (
         "---\r\n# mine\r\nLabel: 'trusted'\r\ntags:\r\n  - one\r\n  - \"two\"\r\n"
         "status: \r\nttl: soon\r\naliases:\r\n  - x\r\n---\r\nText.\r\n"
@@ -89,7 +89,7 @@ def test_what_people_write_by_hand_is_understood() -> None:
 
 
 @pytest.mark.parametrize("said", ["pending", "Pending", "no", "kept pending"])
-def test_a_status_that_is_not_understood_is_pending(said: str) -> None:
+def test_an_unknown_status_is_pending(said: str) -> None:
     assert parse("a", f"---\nstatus: {said}\n---\nx").status == "pending"
     assert parse("a", "---\nlabel: trusted\n---\nx").status == "active"
     assert parse("a", "---\nstatus: kept\n---\nx").status == "active", "of older versions"
@@ -106,7 +106,7 @@ def test_a_key_is_safe_as_a_file_name(key: str) -> None:
     assert wrong(NoteDraft(key, "x", TRUSTED)) is not None
 
 
-def test_bounds_are_told() -> None:
+def test_exceeded_bounds_are_reported() -> None:
     for draft in (
         NoteDraft("a", "x" * (MAX_NOTE + 1), TRUSTED),
         NoteDraft("a", " \n", TRUSTED),
@@ -129,5 +129,5 @@ def test_bounds_are_told() -> None:
         ("9999y", "9999-01-01", 9999 * 365 * 86400 + 253370764800.0),
     ],
 )
-def test_when_a_note_ends(ttl: str, updated: str, expected: float | None) -> None:
+def test_notes_expire(ttl: str, updated: str, expected: float | None) -> None:
     assert expires(Note("a", "x", ttl=ttl, updated=updated)) == expected

@@ -33,7 +33,7 @@ async def test_a_quiet_conversation_is_observed_once(scene: Scene, autojump_cloc
     assert scene.observed == 1
 
 
-async def test_only_what_is_new_is_looked_at(scene: Scene, autojump_clock: object) -> None:
+async def test_only_new_messages_are_observed(scene: Scene, autojump_clock: object) -> None:
     async with house(scene.world) as h:
         for text in ("number one", "number two"):
             await h.say(text)
@@ -44,7 +44,7 @@ async def test_only_what_is_new_is_looked_at(scene: Scene, autojump_clock: objec
     assert "tea: Likes tea." in repr(scene.passes[1].messages)
 
 
-async def test_a_message_meanwhile_is_answered_at_once(
+async def test_a_message_during_a_pass_is_answered_immediately(
     scene: Scene, autojump_clock: object
 ) -> None:
     scene.slow = 20.0
@@ -64,7 +64,7 @@ async def test_a_message_meanwhile_is_answered_at_once(
     assert scene.observed == 2
 
 
-async def test_what_is_taken_back_during_a_pass_is_not_learned(
+async def test_messages_retracted_during_a_pass_are_not_learned(
     scene: Scene, autojump_clock: object
 ) -> None:
     scene.slow = 20.0
@@ -118,7 +118,7 @@ async def test_a_crash_before_the_record_repeats_one_pass(
     assert len(scene.notebook.seen) == 1
 
 
-async def test_nonsense_holds_no_facts(scene: Scene, autojump_clock: object) -> None:
+async def test_nonsense_contains_no_facts(scene: Scene, autojump_clock: object) -> None:
     scene.answers = [answer("I think you like tea.")]
     async with house(scene.world) as h:
         await h.say("I like tea")
@@ -130,7 +130,7 @@ async def test_nonsense_holds_no_facts(scene: Scene, autojump_clock: object) -> 
 
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("away"), BudgetSpent("spent")])
-async def test_a_pass_that_fails_is_made_when_something_new_is_said(
+async def test_a_failed_pass_is_repeated_after_a_new_message(
     scene: Scene, autojump_clock: object, failure: Completed
 ) -> None:
     scene.answers = [failure, answer(facts(TEA))]
@@ -145,7 +145,7 @@ async def test_a_pass_that_fails_is_made_when_something_new_is_said(
     assert scene.notebook.remembered == {"tea": "Likes tea."}
 
 
-async def test_off_asks_nobody(scene: Scene, autojump_clock: object) -> None:
+async def test_learning_can_be_turned_off(scene: Scene, autojump_clock: object) -> None:
     scene.settings = LearningSettings(mode="off")
     async with house(scene.world) as h:
         await h.say("I like tea")
@@ -156,7 +156,7 @@ async def test_off_asks_nobody(scene: Scene, autojump_clock: object) -> None:
     assert not list((scene.world.folder / "sessions/open").iterdir())
 
 
-async def test_a_day_has_its_limit(scene: Scene, autojump_clock: object) -> None:
+async def test_passes_per_day_are_limited(scene: Scene, autojump_clock: object) -> None:
     scene.settings = LearningSettings(mode="auto", calls_per_day=2)
     async with house(scene.world) as h:
         for n in range(4):

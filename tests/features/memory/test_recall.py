@@ -87,7 +87,7 @@ def test_a_long_correction_comes_before_the_short_note_that_it_corrects(tmp_path
             assert keys(memory, query)[:2] == ["harbour-move", "boat-berth"]
 
 
-def test_a_search_does_not_look_at_notes_that_it_does_not_find(tmp_path: Path) -> None:
+def test_a_search_reads_only_matching_notes(tmp_path: Path) -> None:
     """What SQLite does for it stays the same, however many others there are."""
     steps: list[None] = []
 
@@ -112,7 +112,7 @@ def test_a_search_does_not_look_at_notes_that_it_does_not_find(tmp_path: Path) -
 
 
 @given(st.text(max_size=80))
-def test_no_query_is_syntax_in_any_form(query: str) -> None:
+def test_no_query_is_parsed_as_syntax(query: str) -> None:
     db = sqlite3.connect(":memory:")
     db.execute("CREATE VIRTUAL TABLE f USING fts5 (key, tags, text, parts)")
     text = words(query)
@@ -128,7 +128,7 @@ def test_no_query_is_syntax_in_any_form(query: str) -> None:
 # --- what is offered unasked ----------------------------------------------------------------------
 
 
-def test_what_is_offered_fits_and_is_nobody_elses() -> None:
+def test_offered_notes_match_and_are_the_owners() -> None:
     notes = [
         Note("sister-birthday", "4 May", label=MINE),
         Note("tea", "Green.", label=MINE, updated="2026-11-22T10:00:00+00:00"),

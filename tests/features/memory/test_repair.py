@@ -63,7 +63,7 @@ class Failing(Calls):
 # --- changes by hand ------------------------------------------------------------------------------
 
 
-def test_changes_by_hand_are_noticed(tmp_path: Path) -> None:
+def test_manual_changes_are_detected(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     with opened(tmp_path) as memory:
         for key in ("edited", "deleted", "renamed", "broken"):
@@ -87,7 +87,7 @@ def test_changes_by_hand_are_noticed(tmp_path: Path) -> None:
         assert find(memory, "edited")[0].text == "by foot"  # even before it is noticed
 
 
-def test_a_file_that_is_not_all_ours_is_not_written_over(tmp_path: Path) -> None:
+def test_a_partly_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     """What could not be read whole is never written anew from what was read."""
     data = b"---\nlabel: trusted\n---\nthe bank is clos\xffed"
     with opened(tmp_path) as memory:
@@ -100,7 +100,7 @@ def test_a_file_that_is_not_all_ours_is_not_written_over(tmp_path: Path) -> None
         assert (tmp_path / "memory" / "bank.md").read_bytes() == data
 
 
-def test_what_cannot_be_read_whole_is_neither_replaced_nor_a_crash(tmp_path: Path) -> None:
+def test_a_partly_readable_file_is_neither_replaced_nor_fatal(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "tea", "Green")
         long = tmp_path / "memory" / "diary.md"
@@ -144,7 +144,7 @@ def _spoil(path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_an_index_that_is_no_good_is_made_anew(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
     with opened(tmp_path) as memory:
         for number in range(20):
             save(memory, f"n{number}", f"number {number} of the notes")
@@ -160,7 +160,7 @@ def test_an_index_that_is_no_good_is_made_anew(tmp_path: Path, damage: str) -> N
 
 
 @pytest.mark.parametrize("damage", ["missing", "no database", "scribbled", "cut"])
-def test_an_index_that_breaks_under_us_loses_nothing(tmp_path: Path, damage: str) -> None:
+def test_an_index_damaged_in_use_loses_nothing(tmp_path: Path, damage: str) -> None:
     with opened(tmp_path) as memory:
         for number in range(20):
             save(memory, f"n{number}", f"number {number}")
@@ -173,7 +173,7 @@ def test_an_index_that_breaks_under_us_loses_nothing(tmp_path: Path, damage: str
         assert "new" in keys(memory, "new")
 
 
-def test_an_index_that_somebody_holds_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_locked_index_is_not_waited_for(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "a", "word one")
         catch_up(memory)
@@ -190,7 +190,7 @@ def test_an_index_that_somebody_holds_is_not_waited_for(tmp_path: Path) -> None:
         assert sorted(keys(memory, "word")) == ["a", "b"]
 
 
-def test_what_is_forgotten_goes_although_somebody_holds_the_index(tmp_path: Path) -> None:
+def test_forgetting_works_with_a_locked_index(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "a", "Zanzibar")
         save(memory, "b", "stays")

@@ -25,7 +25,7 @@ from tests.features.memory.store_alone import (
 )
 
 
-def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
+def test_a_note_is_found_unchanged(tmp_path: Path) -> None:
     now = 0.0
     with opened(tmp_path, clock=lambda: now) as memory:
         assert save(memory, "tea", "Green,\nno sugar.", "drinks", "Küche") == Saved("tea")
@@ -56,7 +56,7 @@ class Counting(Calls):
         super().sync(fd)
 
 
-def test_a_save_waits_for_the_disk_three_times(tmp_path: Path) -> None:
+def test_a_save_syncs_three_times(tmp_path: Path) -> None:
     """But for the first, which makes the folders, and one in fifty, for what can be taken back."""
     calls, counts = Counting(), list[int]()
     with opened(tmp_path, calls=calls) as memory:
@@ -108,7 +108,7 @@ def test_the_index_finds_by_words(
     assert {hit.key for hit in garden.indexed.index.search(asked)} == expected
 
 
-def test_better_places_come_first(tmp_path: Path) -> None:
+def test_better_matches_come_first(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "one", "the garden and the gate", "x")
         save(memory, "two", "nothing", "garden")
@@ -117,7 +117,7 @@ def test_better_places_come_first(tmp_path: Path) -> None:
         assert keys(memory, "garden", limit=2) == ["garden", "two"]
 
 
-def test_the_label_is_kept_and_does_not_fall_by_itself(tmp_path: Path) -> None:
+def test_the_label_is_stored_and_never_lowered_silently(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "a", "word one", untrusted=True)
         save(memory, "b", "word two")
@@ -130,7 +130,7 @@ def test_the_label_is_kept_and_does_not_fall_by_itself(tmp_path: Path) -> None:
         assert find(memory, "two")[0].text == "word two"
 
 
-def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> None:
+def test_a_pending_note_is_not_found_and_replaces_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         [saved] = memory.save([draft("cat", "Has a cat", status="pending")], learned=True)
         assert saved == Saved("cat")
@@ -143,7 +143,7 @@ def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> No
         assert keys(memory, "cat") == ["cat"]
 
 
-def test_what_nobody_says_stays_as_it_was(tmp_path: Path) -> None:
+def test_omitted_fields_keep_their_values(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         first = replace(draft("a", "one", "x"), ttl="30d")
         memory.save([first])
@@ -155,7 +155,7 @@ def test_what_nobody_says_stays_as_it_was(tmp_path: Path) -> None:
         assert note.more == ("alias: me",)
 
 
-def test_a_full_memory_takes_no_new_keys(tmp_path: Path) -> None:
+def test_a_full_memory_refuses_new_keys(tmp_path: Path) -> None:
     with opened(tmp_path, max_notes=2) as memory:
         save(memory, "a", "one")
         save(memory, "b", "two")
@@ -165,7 +165,7 @@ def test_a_full_memory_takes_no_new_keys(tmp_path: Path) -> None:
         assert save(memory, "a", "four") == Saved("a", replaced=True)
 
 
-def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
+def test_other_files_are_skipped(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "a", "word")
         folder, secret = tmp_path / "memory", tmp_path / "secret"
@@ -211,7 +211,7 @@ def test_forgetting_leaves_no_byte(tmp_path: Path, others: int) -> None:
     assert holding(tmp_path, *wanted, "secret-plan.md") == []
 
 
-def test_deleting_a_file_by_hand_leaves_no_byte_either(tmp_path: Path) -> None:
+def test_deleting_a_file_manually_leaves_no_byte(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "a", "Zanzibar")
         save(memory, "b", "stays")
@@ -239,7 +239,7 @@ def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: i
         assert memory._tombstones.find(hashes) == set(hashes)
 
 
-def test_the_tombstone_says_nothing(tmp_path: Path) -> None:
+def test_a_tombstone_reveals_nothing(tmp_path: Path) -> None:
     """The same forgotten in two houses leaves different marks: hashes alone could be guessed."""
     marks = []
     for name in ("one", "two"):
@@ -256,7 +256,7 @@ def test_the_tombstone_says_nothing(tmp_path: Path) -> None:
 NOTHING = "There is nothing to take back."
 
 
-def test_the_last_batch_is_taken_back(tmp_path: Path) -> None:
+def test_the_last_batch_is_undone(tmp_path: Path) -> None:
     with opened(tmp_path, clock=lambda: 5.0) as memory:
         assert memory.undo() == NOTHING
         save(memory, "tea", "Green")
@@ -274,7 +274,7 @@ def test_the_last_batch_is_taken_back(tmp_path: Path) -> None:
         assert memory.undo() == NOTHING
 
 
-def test_what_can_be_taken_back_outlives_a_torn_line_and_its_own_rewriting(tmp_path: Path) -> None:
+def test_the_undo_log_survives_a_torn_line_and_its_compaction(tmp_path: Path) -> None:
     path = tmp_path / "memory.undo"
     with opened(tmp_path) as memory:
         for number in range(MAX_LINES - 1):
@@ -290,7 +290,7 @@ def test_what_can_be_taken_back_outlives_a_torn_line_and_its_own_rewriting(tmp_p
             assert memory.read(["a"])[0].text == f"{number}"
 
 
-def test_forgetting_leaves_nothing_to_take_back(tmp_path: Path) -> None:
+def test_forgetting_empties_the_undo_log(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         save(memory, "secret-plan", "Zanzibar")
         save(memory, "secret-plan", "Something else")

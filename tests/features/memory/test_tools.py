@@ -40,7 +40,7 @@ async def search(notes: NoteTools, query: str, limit: int = 5) -> Output:
     return found
 
 
-async def test_what_was_saved_is_found_with_where_it_is_from(tmp_path: Path) -> None:
+async def test_a_saved_note_is_found_with_its_source(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
         given = NoteToSave("tea", "  No **sugar**.\n", ("drinks",))
         assert await notes.save(given, OWN) == "saved tea"
@@ -53,7 +53,7 @@ async def test_what_was_saved_is_found_with_where_it_is_from(tmp_path: Path) -> 
         assert await notes.search(NoteQuery("coffee"), OWN) == "no note has any of these words"
 
 
-async def test_strangers_words_stay_so_in_the_memory(tmp_path: Path) -> None:
+async def test_untrusted_text_stays_untrusted_in_the_memory(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
         await notes.save(NoteToSave("own", "word"), OWN)
         said = await notes.save(NoteToSave("read", "word of others"), STRANGERS)
@@ -66,7 +66,7 @@ async def test_strangers_words_stay_so_in_the_memory(tmp_path: Path) -> None:
         assert (own.untrusted, own.private, own.origin) == (False, True, "")
 
 
-async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -> None:
+async def test_search_results_fit_the_limit(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
         for number in range(MAX_FOUND + 1):
             await notes.save(
@@ -79,7 +79,7 @@ async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -
         assert len((await search(notes, "word", 1)).text) > MAX_NOTE
 
 
-async def test_notes_come_first_in_whatever_order_the_searches_are(tmp_path: Path) -> None:
+async def test_notes_come_first_in_any_order_of_searches(tmp_path: Path) -> None:
     folder = tmp_path / "threads" / "daily"
     folder.mkdir(parents=True)
     (folder / "2026-03-14.md").write_text("- 08:00 s/t1: `drain the boiler`\n")
@@ -112,7 +112,7 @@ async def test_a_day_is_found_with_its_file_and_label(tmp_path: Path) -> None:
         assert (found.untrusted, found.origin) == (True, "memory: threads/daily/2026-04-01.md")
 
 
-async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Path) -> None:
+async def test_text_to_forget_is_found_everywhere(tmp_path: Path) -> None:
     now = 0.0
     async with remembering(tmp_path / "state", now=lambda: now) as memory:
         notes = NoteTools(memory, ())
@@ -139,7 +139,7 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
             await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
 
 
-async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+async def test_an_impossible_request_is_explained(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
         with pytest.raises(ToolFailure, match="content is empty"):
             await notes.save(NoteToSave("a", " \n"), OWN)

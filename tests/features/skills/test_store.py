@@ -70,7 +70,7 @@ def test_unknown_names_in_the_configuration_are_reported(tmp_path: Path) -> None
     ]
 
 
-def test_of_two_equal_names_the_first_wins_and_the_other_is_reported(tmp_path: Path) -> None:
+def test_the_first_of_two_equal_names_is_used(tmp_path: Path) -> None:
     work, team = tmp_path / "work", tmp_path / "team"
     put(work / "skills/one", description="mine")
     put(work / ".agents/skills/one", description="shared")

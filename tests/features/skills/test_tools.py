@@ -60,7 +60,7 @@ async def test_a_second_activation_is_noted_and_a_changed_skill_repeated(scene: 
     assert "Do it better." in await scene.activate("pdf")
 
 
-async def test_an_unknown_skill_lists_others_and_an_unusable_one_its_lack(scene: Scene) -> None:
+async def test_an_unknown_or_unusable_skill_is_explained(scene: Scene) -> None:
     put(scene.workspace / "skills/pdf")
     put(scene.workspace / "skills/web", more='metadata: {requires: "bins: no-such-program"}')
     with pytest.raises(ToolFailure, match="there are: pdf, web"):

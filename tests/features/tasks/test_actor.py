@@ -132,9 +132,7 @@ async def test_a_run_begins_once_and_ends_once(tmp_path: Path, autojump_clock: o
         assert (seen.result, seen.last, seen.failures) == ("done", NOON + HOUR + 1, 0)
 
 
-async def test_what_is_planned_no_more_does_not_begin(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_removed_task_does_not_start(tmp_path: Path, autojump_clock: object) -> None:
     async with house(tmp_path) as it:
         await scheduled(it)
         (run,) = (await it.consult(NOON + HOUR)).runs
@@ -145,7 +143,7 @@ async def test_what_is_planned_no_more_does_not_begin(
         assert await it.end(run)
 
 
-async def test_a_full_disk_begins_nothing_and_forgets_nothing(
+async def test_a_full_disk_starts_nothing_and_loses_nothing(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     async with house(tmp_path) as it:
@@ -169,7 +167,7 @@ async def test_a_full_disk_begins_nothing_and_forgets_nothing(
         assert await it.end(run)
 
 
-async def test_what_cannot_be_adopted_is_shown(tmp_path: Path, autojump_clock: object) -> None:
+async def test_an_invalid_task_is_shown(tmp_path: Path, autojump_clock: object) -> None:
     async with house(tmp_path) as it:
         bad, good = replace(TASK, id="bad"), replace(TASK, id="good")
         await it.box.address.ask(Adopt(origin="house", tasks=(bad,)))

@@ -26,7 +26,7 @@ def lived(book: Book, since: float, until: float) -> list[float]:
     return ran
 
 
-def test_it_rests_and_says_so() -> None:
+def test_tasks_rest_and_the_owner_is_told() -> None:
     book = Book(HOURLY)
     lived(book, YEAR, YEAR + 2.5 * HOUR)
     said = clock_behind(book.table, 5 * HOUR, "UTC")
@@ -38,7 +38,7 @@ def test_it_rests_and_says_so() -> None:
     assert clock_behind(book.table, YEAR + 3.5 * HOUR, "UTC") == ""
 
 
-def test_who_resumes_a_task_has_it_go_on_by_what_the_clock_shows_now() -> None:
+def test_a_resumed_task_follows_the_present_clock() -> None:
     book = Book(HOURLY)
     book.at(YEAR)
     book.at(5 * HOUR)
@@ -47,7 +47,7 @@ def test_who_resumes_a_task_has_it_go_on_by_what_the_clock_shows_now() -> None:
     assert book.change("resume").words == "It is not paused."
 
 
-def test_what_is_made_while_the_clock_is_wrong_runs_by_it() -> None:
+def test_a_task_made_with_a_wrong_clock_follows_it() -> None:
     book = Book(HOURLY)
     book.at(YEAR)
     book.at(5 * HOUR)

@@ -52,7 +52,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize("text", EMPTY)
-def test_an_empty_checklist_is_no_task(text: str) -> None:
+def test_an_empty_checklist_makes_no_task(text: str) -> None:
     assert tasks(text) == ()
 
 
@@ -78,7 +78,7 @@ def test_a_checklist_is_one_bounded_task() -> None:
     assert "HEARTBEAT_OK" in task.prompt
 
 
-def test_settings_count() -> None:
+def test_settings_apply_to_the_checklist() -> None:
     settings = HeartbeatSettings(
         every=600.0, hours="mon-fri 9-17", model="local/qwen", tokens=10, usd=0.1
     )
@@ -92,19 +92,19 @@ def test_settings_count() -> None:
     assert tasks("- a", HeartbeatSettings(hours="always"))[0].hours is None
 
 
-def test_lines_that_name_files_are_watched_and_not_sent() -> None:
+def test_watch_lines_are_not_sent_to_the_model() -> None:
     (task,) = tasks("Watch: inbox/*.md, `my notes.md`\n- news?\n- Watch: the birds\n  watch: x\n")
     assert task.watch == ("inbox/*.md", "my notes.md", "x")
     assert task.prompt.endswith("\n\n- news?\n- Watch: the birds")
 
 
-def test_pages_and_commands_are_watched_as_well() -> None:
+def test_pages_and_commands_are_watched_too() -> None:
     page, command = "https://example.org/a,b?c=1", "$ git log -1 --format=%h,%s"
     (task,) = tasks(f"Watch: inbox/*.md, {page}, `x y.md`, {command}\n- news?\n")
     assert task.watch == ("inbox/*.md", page, "x y.md", command)
 
 
-def test_a_pattern_that_leads_out_is_told() -> None:
+def test_a_pattern_outside_the_workspace_is_reported() -> None:
     (said,) = problems("- a\nWatch: b.md, ../diary.md")
     assert said.startswith("line 1: Watch: '../diary.md' cannot be watched")
 
@@ -112,7 +112,7 @@ def test_a_pattern_that_leads_out_is_told() -> None:
 # --- entries --------------------------------------------------------------------------------------
 
 
-def test_an_entry_has_all_it_says() -> None:
+def test_an_entry_is_parsed_with_all_its_keys() -> None:
     (task,) = tasks(
         "## Check the Mail ##\r\n"
         "Cadence: every 20 minutes\r\n"
@@ -156,7 +156,7 @@ def test_keys_may_be_a_list() -> None:
         ("@hourly", Cron("@hourly"), Hours("08:00", "22:00")),
     ],
 )
-def test_the_usual_hours_hold_for_what_names_no_time_of_day(
+def test_default_hours_apply_to_tasks_without_a_time_of_day(
     cadence: str, when: object, hours: Hours | None
 ) -> None:
     (task,) = tasks(f"## A\nCadence: {cadence}\nPrompt: x")
@@ -184,7 +184,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("body", "said"), MALFORMED)
-def test_a_malformed_entry_is_told_and_the_others_stand(body: str, said: str) -> None:
+def test_a_malformed_entry_is_reported_and_others_are_used(body: str, said: str) -> None:
     text = f"## A\n{body}\n## B\nCadence: hourly\nPrompt: y\n"
     assert [task.id for task in found(text).tasks] == ["heartbeat-b"]
     (problem,) = problems(text)
@@ -200,19 +200,19 @@ def test_a_malformed_entry_is_told_and_the_others_stand(body: str, said: str) ->
         ("B!", 'line 4, "B!": another title is too like it: change one'),
     ],
 )
-def test_a_title_must_be_one(title: str, said: str) -> None:
+def test_a_title_must_be_valid(title: str, said: str) -> None:
     text = f"## b\nCadence: hourly\nPrompt: y\n## {title}\nCadence: hourly\nPrompt: y\n"
     (problem,) = problems(text)
     assert problem.startswith(said)
 
 
-def test_keys_outside_of_entries_are_told() -> None:
+def test_keys_outside_of_entries_are_reported() -> None:
     assert problems("### News\nCadence: daily\nPrompt: x") == [
         "line 1: Cadence and Prompt stand in no entry: write a heading above, like ## News"
     ]
 
 
-def test_a_comment_that_is_not_closed_is_told() -> None:
+def test_an_unclosed_comment_is_reported() -> None:
     assert problems("- a\n<!-- b\n## C\nCadence: daily")[0].startswith("line 2: the comment is not")
 
 
@@ -228,7 +228,7 @@ texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_si
 
 
 @given(texts)
-def test_any_text_gives_sound_tasks_and_short_problems(text: str) -> None:
+def test_any_text_gives_valid_tasks_and_short_problems(text: str) -> None:
     checklist = found(text)
     ids = [task.id for task in checklist.tasks]
     assert len(set(ids)) == len(ids)

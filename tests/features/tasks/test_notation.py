@@ -29,7 +29,7 @@ CLOCKS = st.integers(0, 1439).map(lambda minute: f"{minute // 60:02}:{minute % 6
 @pytest.mark.parametrize(
     "text", ["tomorrow at nine", "in 20 minutes", "every day at 9", "2026-12-24", "17:30", "often"]
 )
-def test_what_is_no_form_of_files_is_refused_with_those_there_are(text: str) -> None:
+def test_an_invalid_time_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(BadSetting) as found:
         read_when(text, "Europe/Berlin")
     assert found.value.remedy == f"write one of {FORMS}"
@@ -51,7 +51,7 @@ def test_what_is_no_form_of_files_is_refused_with_those_there_are(text: str) -> 
         ("2026-12-24t18:00+01:00", Once(1_798_131_600.0)),
     ],
 )
-def test_the_forms_of_files(text: str, when: When) -> None:
+def test_times_in_files_are_parsed(text: str, when: When) -> None:
     assert read_when(text, "Europe/Berlin") == when
 
 
@@ -70,7 +70,7 @@ def test_the_forms_of_files(text: str, when: When) -> None:
         (Once(1_795_345_200.0), "once, Sun 2026-11-22 12:00 CET"),
     ],
 )
-def test_when_something_is_done_is_said(when: When, said: str) -> None:
+def test_schedules_are_described(when: When, said: str) -> None:
     assert say_when(when, "Europe/Paris") == said
 
 
@@ -88,20 +88,20 @@ def test_when_something_is_done_is_said(when: When, said: str) -> None:
         ("", None),
     ],
 )
-def test_hours_are_read(text: str, hours: Hours | None) -> None:
+def test_hours_are_parsed(text: str, hours: Hours | None) -> None:
     assert read_hours(text) == hours
 
 
 @pytest.mark.parametrize(
     "text", ["8", "25-26", "8-22:60", "24:00-8", "mon-", "mon-fri", "funday 8-9", "8-9 mon", "9-5"]
 )
-def test_other_hours_are_refused(text: str) -> None:
+def test_invalid_hours_are_refused(text: str) -> None:
     with pytest.raises(BadSetting, match="write"):
         read_hours(text)
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_the_readers(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     by_zone = (partial(read_when, zone="UTC"), partial(read_moment, zone="UTC"))
     for read in (read_hours, *by_zone, read_route):
         with suppress(BadSetting):
@@ -109,7 +109,7 @@ def test_no_text_breaks_the_readers(text: str) -> None:
 
 
 @given(begin=CLOCKS, end=CLOCKS, days=st.sets(st.integers(0, 6), max_size=6))
-def test_hours_are_read_as_they_were_written(begin: str, end: str, days: set[int]) -> None:
+def test_hours_survive_a_round_trip(begin: str, end: str, days: set[int]) -> None:
     hours = Hours(begin, end, tuple(sorted(days)))
     assert read_hours(write_hours(hours)) == hours
 
@@ -118,7 +118,7 @@ def made(**keys: str) -> Task:
     return read_task(TaskForm(**keys), "Europe/Berlin", "config")  # type: ignore[arg-type]
 
 
-def test_what_is_not_said_is_sensible() -> None:
+def test_missing_keys_have_defaults() -> None:
     task = made(when="0 9 * * *", prompt="Look into   the inbox\nand say what is new " * 5)
     assert task.title == "Look into the inbox and say what is new Look into the inbox "[:60]
     assert task.id == "look-into-the-inbox-and-say-what-is-new-look-into-the-inbox"
@@ -128,7 +128,7 @@ def test_what_is_not_said_is_sensible() -> None:
     assert made(when="2100-01-01 09:00", prompt="x").catch_up == CATCH_UP
 
 
-def test_a_date_without_time_ends_with_its_day() -> None:
+def test_an_end_date_includes_its_day() -> None:
     ends = made(when="hourly", message="x", ends="2026-12-24").ends
     assert ends == read_moment("2026-12-25 00:00", "Europe/Berlin")
 

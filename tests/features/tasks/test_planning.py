@@ -25,7 +25,7 @@ HOUR, DAY = 3600.0, 86_400.0
 HOURLY = Task("t", "title", Every(HOUR), prompt="p")
 
 
-def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> None:
+def test_only_the_newest_missed_time_runs() -> None:
     book = Book(HOURLY)
     settled, (run,) = book.at(5 * HOUR + 60)
     line = texts.missed(HOURLY, HOUR, 4 * HOUR, 4, OFF, ZONE)
@@ -33,7 +33,7 @@ def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> N
     assert run.planned.due == 5 * HOUR
 
 
-def test_what_watches_misses_nothing_and_looks_once_for_all_that_passed() -> None:
+def test_a_watching_task_looks_once_for_all_missed_times() -> None:
     book = Book(replace(HOURLY, watch=(), ends=40 * HOUR))
     for hours, due in ((5, 5), (35, 35), (44, 40)):
         settled, (run,) = book.at(hours * HOUR)
@@ -48,7 +48,7 @@ def test_what_watches_misses_nothing_and_looks_once_for_all_that_passed() -> Non
     assert book.next() == 2 * HOUR
 
 
-def test_what_was_planned_within_hours_waits_for_them() -> None:
+def test_a_missed_time_waits_for_the_active_hours() -> None:
     """The machine was off when its time came, and on again at night."""
     book = Book(replace(HOURLY, hours=Hours("20:00", "22:00"), catch_up=DAY))
     settled, runs = book.at(23 * HOUR)
@@ -69,7 +69,7 @@ def test_a_year_without_power_is_one_entry() -> None:
     assert run.planned.due == 365.5 * DAY
 
 
-def test_a_failure_is_tried_again_ever_later_then_told_then_paused() -> None:
+def test_a_failing_task_backs_off_then_is_reported_then_paused() -> None:
     book = Book(Task("t", "t", Cron("0 0 * * *"), prompt="p"))
     now, told = DAY, []
     for number in range(1, PAUSE_AFTER + 1):
@@ -96,7 +96,7 @@ def test_a_failure_is_tried_again_ever_later_then_told_then_paused() -> None:
     assert (run.planned.due, run.planned.attempt) == (10 * DAY, 1)
 
 
-def test_what_somebody_asked_for_is_not_tried_again_and_its_failure_is_told() -> None:
+def test_a_requested_run_is_not_retried() -> None:
     book = Book(HOURLY)
     book.change("run")
     (run,) = book.at(60.0)[1]
@@ -105,7 +105,7 @@ def test_what_somebody_asked_for_is_not_tried_again_and_its_failure_is_told() ->
     assert (ended.again, bool(ended.tell)) == (None, True)
 
 
-def test_a_try_that_would_come_too_late_is_not_made_and_that_is_told() -> None:
+def test_a_late_retry_is_skipped_and_reported() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p", catch_up=BACKOFF[0] + BACKOFF[1] - 1))
     book.end(book.at(HOUR)[1][0], "failed")
     (ended,) = book.end(book.at(HOUR + BACKOFF[0])[1][0], "failed")
@@ -113,7 +113,7 @@ def test_a_try_that_would_come_too_late_is_not_made_and_that_is_told() -> None:
     assert (ended.again, bool(ended.tell)) == (None, True)
 
 
-def test_the_next_planned_time_takes_the_place_of_a_further_try() -> None:
+def test_the_next_planned_time_replaces_a_retry() -> None:
     book = Book(replace(HOURLY, when=Every(600.0)))
     for number in (1, 2, 3):
         (run,) = book.at(600.0 + sum(BACKOFF[: number - 1]))[1]
@@ -123,7 +123,7 @@ def test_the_next_planned_time_takes_the_place_of_a_further_try() -> None:
     assert (run.planned.due, run.planned.attempt) == (1200.0, 1)
 
 
-def test_a_run_that_acted_before_its_budget_was_empty_is_told_of() -> None:
+def test_a_run_that_acted_before_its_budget_ended_is_reported() -> None:
     book = Book(HOURLY)
     for hour, acted, tells in ((1, False, True), (2, False, False), (3, True, True)):
         [ended] = book.end(book.at(hour * HOUR)[1][0], "spent", acted=acted)
@@ -132,7 +132,7 @@ def test_a_run_that_acted_before_its_budget_was_empty_is_told_of() -> None:
     assert book.table.tasks["t"].failures == 0
 
 
-def test_what_is_resumed_after_its_only_time_runs_then() -> None:
+def test_a_once_task_resumed_late_runs_immediately() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     book.change("pause")
     book.at(2 * HOUR)
@@ -141,7 +141,7 @@ def test_what_is_resumed_after_its_only_time_runs_then() -> None:
     assert run.planned.is_requested
 
 
-def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
+def test_a_requested_run_ignores_the_active_hours() -> None:
     book = Book(replace(HOURLY, hours=Hours("08:00", "10:00")), now=60.0)
     assert book.change("run").ok
     assert not book.change("run").ok
@@ -154,7 +154,7 @@ def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
     assert again.planned.due > run.planned.due
 
 
-def test_a_failure_that_has_acted_is_told_at_once() -> None:
+def test_a_failure_after_an_effect_is_reported_immediately() -> None:
     """Its answer, below which stands what was done, is not sent, and it is not tried again."""
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
@@ -173,7 +173,7 @@ def running(task: Task, **changed: object) -> Book:
     return book
 
 
-def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
+def test_only_a_started_run_is_stopped() -> None:
     book = running(HOURLY)
     stopped = book.change("stop")
     assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == ("Stopped.", True, "t", ())
@@ -183,7 +183,7 @@ def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("kind", ["message", "chore"])
-def test_a_reminder_and_a_chore_are_not_said_to_be_stopped(kind: str) -> None:
+def test_reminders_and_chores_are_not_reported_as_stopped(kind: str) -> None:
     book = Book(replace(HOURLY, prompt="", **{kind: "tea"}))
     book.write(RunStarted(book.at(HOUR)[1][0].planned))
     said = book.change("stop")
@@ -191,7 +191,7 @@ def test_a_reminder_and_a_chore_are_not_said_to_be_stopped(kind: str) -> None:
     assert bool(said.stop) is (kind == "chore"), "a model may work on what it found"
 
 
-def test_who_cancels_a_task_stops_its_run_unless_that_does_it() -> None:
+def test_cancelling_a_task_stops_its_run() -> None:
     book = running(HOURLY)
     own = rules.change(book.table, "t", "cancel", "me", book.now, own=True)
     assert (own.words, own.stop) == ("Cancelled.", "")
@@ -200,7 +200,7 @@ def test_who_cancels_a_task_stops_its_run_unless_that_does_it() -> None:
     assert book.table.tasks["t"].removed
 
 
-def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
+def test_a_restore_drops_retries() -> None:
     """The state that the backup replaced may have done it."""
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
@@ -212,7 +212,7 @@ def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
     assert rules.restored(book.table, HOUR + 30, ZONE) == []
 
 
-def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
+def test_news_are_delivered_in_pieces_and_repeated_with_a_mark() -> None:
     book = Book(*(replace(HOURLY, id=f"t{n}", title="x" * 80) for n in range(60)))
     book.at(20 * HOUR)
     first = rules.telling(book.table)
@@ -227,7 +227,7 @@ def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
 # --- what people and files say -------------------------------------------------------------------
 
 
-def test_the_same_task_is_taken_once() -> None:
+def test_the_same_task_is_added_once() -> None:
     book = Book()
     wanted = replace(HOURLY, id="", title="Check the build")
     task, decision = rules.schedule(book.table, wanted, 0.0)
@@ -239,7 +239,7 @@ def test_the_same_task_is_taken_once() -> None:
 
 
 @pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
-def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
+def test_a_task_cannot_take_a_reserved_name(title: str) -> None:
     """Else those could not be taken when they come."""
     wanted, chores = replace(HOURLY, id="", title=title), ("backup", "memory")
     task, decision = rules.schedule(Timetable(), wanted, 0.0, chores)
@@ -247,12 +247,12 @@ def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) 
     assert task.id.startswith("my-")
 
 
-def test_what_is_over_is_not_taken() -> None:
+def test_a_past_task_is_refused() -> None:
     _, decision = rules.schedule(Timetable(), replace(HOURLY, when=Once(5.0)), 10.0)
     assert (decision.ok, decision.words[:20]) == (False, "that time has passed")
 
 
-def test_there_is_a_bound_for_tasks() -> None:
+def test_the_number_of_tasks_is_bounded() -> None:
     tasks = [replace(HOURLY, id=f"t{n}") for n in range(MAX_TASKS)]
     book = Book()
     book.write(*rules.adopt(book.table, "config", tasks, 0.0)[0].entries)
@@ -262,7 +262,7 @@ def test_there_is_a_bound_for_tasks() -> None:
     assert (more.entries, len(problems)) == ((), 1)
 
 
-def test_other_times_count_from_now_and_other_words_change_nothing() -> None:
+def test_a_new_schedule_starts_now_and_new_text_keeps_the_schedule() -> None:
     book = Book(HOURLY)
     book.at(HOUR)
     config = replace(HOURLY, origin="config")
@@ -277,7 +277,7 @@ def test_other_times_count_from_now_and_other_words_change_nothing() -> None:
     assert book.at(2 * HOUR)[1][0].planned.due == 2 * HOUR
 
 
-def test_what_is_gone_from_its_place_leaves_and_others_stay() -> None:
+def test_tasks_removed_from_their_file_are_removed() -> None:
     book = Book(HOURLY)
     assert rules.adopt(book.table, "heartbeat", [], 1.0)[0].entries == ()
     (left,) = rules.adopt(book.table, "config", [], 1.0)[0].entries

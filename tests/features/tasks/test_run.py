@@ -78,18 +78,14 @@ async def sessions(
 RUN = DueRun(TASK, PlannedRun("tea", 0.0))
 
 
-async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
-    autojump_clock: object,
-) -> None:
+async def test_a_run_succeeds_if_its_conversation_is_full(autojump_clock: object) -> None:
     """Its answers do not arrive, say, so it is full: that is no failure of the run."""
     async with sessions(RunResult("It boils.", told=Route("chat", "1")), full="home") as mailbox:
         outcome = await runner(mailbox, home=lambda route: "home").carry_out(RUN)
     assert outcome == Outcome("done", "It boils.")
 
 
-async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
-    autojump_clock: object,
-) -> None:
+async def test_only_the_conversation_of_the_answer_is_notified(autojump_clock: object) -> None:
     """Meanwhile the owner may be somewhere else: what counts is where it was said."""
     taken: list[Inbound] = []
     there, elsewhere = Route("chat", "1"), Route("chat", "2")
@@ -107,7 +103,7 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
 
 
 @pytest.mark.parametrize("private", [True, False])
-async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> None:
+async def test_only_a_group_failure_is_reported_twice(private: bool) -> None:
     """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
     place = Route("chat", "-1", private=private)
 
@@ -142,7 +138,7 @@ STOPPED = RunResult("The run took longer than 30 minutes. Under way was tap.", f
         (TASK, None, Outcome("failed", "it took longer than 30 minutes", acted=True)),
     ],
 )
-async def test_a_run_that_takes_too_long_is_stopped_before_it_is_reported(
+async def test_a_run_is_stopped_before_its_timeout_is_reported(
     task: Task, stopped: dict[str, RunResult] | None, outcome: Outcome, autojump_clock: object
 ) -> None:
     mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)

@@ -26,7 +26,7 @@ def folded(*entries: TimetableEntry) -> Timetable:
 
 
 @pytest.mark.parametrize("result", ["done", "failed"])
-def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result) -> None:
+def test_a_new_task_ignores_results_of_an_old_one(result: Result) -> None:
     made = (
         TaskScheduled(TASK, 0.0),
         RunStarted(RUN, "x"),

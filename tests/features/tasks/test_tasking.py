@@ -55,9 +55,7 @@ async def said(h: House, text: str) -> tuple[str, tuple[Button, ...]]:
     return post.part.text, post.buttons
 
 
-async def test_the_owner_sees_what_is_planned_and_presses(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_the_owner_sees_and_changes_tasks(tmp_path: Path, autojump_clock: object) -> None:
     async with planning(tmp_path) as (h, timetable):
         text, buttons = await said(h, "/tasks")
         assert "There are no tasks" in text
@@ -102,7 +100,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         ("/tasks pause", "I do not understand that."),
     ],
 )
-async def test_what_cannot_be_done_is_said(
+async def test_an_impossible_request_is_explained(
     tmp_path: Path, autojump_clock: object, typed: str, answer: str
 ) -> None:
     async with planning(tmp_path) as (h, timetable):

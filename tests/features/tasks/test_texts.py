@@ -32,11 +32,11 @@ def task(when: When) -> Task:
         (TaskStatus(task(Every(HOUR)), paused="it\nbroke"), "paused: it broke"),
     ],
 )
-def test_what_becomes_of_a_task_is_said(seen: TaskStatus, said: str) -> None:
+def test_a_change_of_a_task_is_described(seen: TaskStatus, said: str) -> None:
     assert state(seen, PARIS, NOW) == said
 
 
-def test_buttons_are_few_and_each_does_something() -> None:
+def test_each_button_has_an_effect() -> None:
     over = TaskStatus(Task("over", "Over", Once(0.0)))
     many = [TaskStatus(Task(f"t{n}", "T", Every(HOUR)), next=NOW) for n in range(20)]
     assert buttons([over]) == ()
@@ -44,7 +44,7 @@ def test_buttons_are_few_and_each_does_something() -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_no_words_break_the_lines_of_the_list(title: str, prompt: str, why: str) -> None:
+def test_no_text_breaks_the_lines_of_the_list(title: str, prompt: str, why: str) -> None:
     """What strangers may have chosen cannot pass for another task."""
     seen = TaskStatus(Task("mail", title, Every(HOUR), prompt=prompt), paused=why)
     first, *others = listing([seen], "UTC", 0.0).splitlines()

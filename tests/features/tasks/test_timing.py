@@ -95,7 +95,7 @@ def examples(request: pytest.FixtureRequest) -> int:
          ["2026-10-25T02:00+01:00", "2026-10-25T02:30+01:00", "2026-10-25T03:00+01:00"]),
     ],
 )  # fmt: skip
-def test_cron_over_a_change_of_clocks(
+def test_cron_times_follow_clock_changes(
     zone: str, expression: str, after: str, times: list[str]
 ) -> None:
     at: float | None = datetime.fromisoformat(after).timestamp()
@@ -108,7 +108,7 @@ def test_cron_over_a_change_of_clocks(
 @given(st.floats(MIN_EVERY, MAX_EVERY), st.floats(0, 2e9), st.floats(0, 4e9))
 @example(60.0, 0.0, 0.0)
 @example(60.1, 0.3, 1e9)
-def test_intervals(seconds: float, start: float, after: float) -> None:
+def test_intervals_are_planned(seconds: float, start: float, after: float) -> None:
     every = Every(seconds, start)
     check(every)
     first = next_at(every, after, "UTC")
@@ -127,7 +127,7 @@ def test_intervals(seconds: float, start: float, after: float) -> None:
         (Cadence("monthly"), 1_001_922_780.0),
     ],
 )
-def test_a_cadence_stays_where_it_is_over_versions(cadence: Cadence, at: float) -> None:
+def test_a_cadence_does_not_move_between_versions(cadence: Cadence, at: float) -> None:
     """The hash is part of what people see: an update must not move their tasks."""
     assert next_at(cadence, 1e9, "Europe/Berlin", "tea") == at
 
@@ -153,7 +153,7 @@ def by_the_clock(hours: Hours, wall: datetime) -> bool:
     return is_over is False if begin < end or now < begin else True
 
 
-def test_active_hours(examples: int) -> None:
+def test_active_hours_match_a_minute_by_minute_walk(examples: int) -> None:
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(st.sampled_from(CHANGES), HOURS, st.lists(st.integers(-DAY, DAY), max_size=5))
     def holds(change: tuple[str, int], hours: Hours, leads: list[int]) -> None:
@@ -196,7 +196,7 @@ def test_active_hours(examples: int) -> None:
         (Cron("1," * 1000 + " * * * *"), "no cron expression"),
     ],
 )
-def test_what_cannot_be_is_said(when: When, said: str) -> None:
+def test_an_invalid_schedule_is_explained(when: When, said: str) -> None:
     with pytest.raises(BadSetting, match=said):
         check(when)
 
@@ -206,14 +206,14 @@ def test_what_cannot_be_is_said(when: When, said: str) -> None:
     ["*/59 * * * *", "0 0 29 2 *", "0 0 30 2 1", "0 0 * * 7", "0 0 1 JAN Sun", "@Daily",
      "0 0 LW * *", "0 0 * * 5L", "0 0 * * 1#5", " 0  0 * *\t* "],
 )  # fmt: skip
-def test_what_can_be_is_fine(expression: str) -> None:
+def test_a_valid_schedule_is_accepted(expression: str) -> None:
     check(Cron(expression))
     assert next_at(Cron(expression), 0, "UTC") is not None
 
 
 @settings(max_examples=200, derandomize=True)
 @given(st.text("0123456789*/,-#LW@ aMON\u0663²", max_size=24) | st.text(max_size=24))
-def test_any_text_is_checked(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     """What passes the check can be planned, and nothing makes it fail."""
     with suppress(BadSetting):
         check(Cron(text))

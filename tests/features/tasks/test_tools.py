@@ -97,7 +97,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
         yield one
 
 
-async def test_a_reminder_is_planned_and_its_next_run_named(tmp_path: Path) -> None:
+async def test_a_planned_reminder_reports_its_next_run(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         said = await w.do(ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!"))
 
@@ -119,7 +119,7 @@ async def test_a_reminder_is_planned_and_its_next_run_named(tmp_path: Path) -> N
         ]
 
 
-async def test_a_job_is_planned_with_all_that_bounds_it(tmp_path: Path) -> None:
+async def test_a_job_is_planned_with_its_bounds(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask(
             "build",
@@ -142,7 +142,7 @@ async def test_a_job_is_planned_with_all_that_bounds_it(tmp_path: Path) -> None:
         assert (task.message, task.untrusted, task.catch_up) == ("", False, CATCH_UP)
 
 
-async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
+async def test_a_later_message_is_not_a_reply(tmp_path: Path) -> None:
     """In a group each message is answered as such; asked for twice, a task is still the same."""
     async with world(tmp_path) as w:
         given = ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!")
@@ -154,7 +154,7 @@ async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
         assert task.route == here
 
 
-async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
+async def test_untrusted_text_marks_the_task(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         read = attrs.evolve(w.context, label=Label(untrusted=True))
         await w.do(ScheduleTask("a", in_minutes=60, do="x"), read)
@@ -191,7 +191,7 @@ async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
         (ScheduleTask("a", in_minutes=60, do="x", budget_usd=1.01), r"more than \$1.00 a day"),
     ],
 )
-async def test_what_cannot_be_planned_is_said_with_what_can(
+async def test_a_refused_schedule_names_valid_ones(
     tmp_path: Path, given: ScheduleTask, why: str
 ) -> None:
     async with world(tmp_path) as w:
@@ -200,7 +200,7 @@ async def test_what_cannot_be_planned_is_said_with_what_can(
         assert await w.tasks() == []
 
 
-async def test_the_owner_is_shown_all_of_it(tmp_path: Path) -> None:
+async def test_the_question_shows_the_whole_task(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask("inbox", cron="0 8 * * 1", do="Read it.\nNext: never", silent=True)
         plan = await w.plan(given)
@@ -220,7 +220,7 @@ async def test_the_owner_is_shown_all_of_it(tmp_path: Path) -> None:
         assert await w.tasks() == []
 
 
-async def test_a_yes_is_for_the_time_that_was_shown(tmp_path: Path) -> None:
+async def test_a_yes_covers_only_the_shown_time(tmp_path: Path) -> None:
     """A day later "in 20 minutes" is still what was allowed; what is over is not done."""
     async with world(tmp_path) as w:
         lasting = ScheduleTask("a", in_minutes=20, remind="x")
@@ -233,7 +233,7 @@ async def test_a_yes_is_for_the_time_that_was_shown(tmp_path: Path) -> None:
         assert [task.when for task in await w.tasks()] == [Once(NOW + DAY + 1200.0)]
 
 
-async def test_tasks_are_listed_and_shown_whole(tmp_path: Path) -> None:
+async def test_tasks_are_listed_and_shown_completely(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         assert await w.listed() == ("there are no tasks\n(now: Sun 2026-11-22 12:00 CET)")
         zone = "Europe/Paris"
@@ -269,7 +269,7 @@ async def test_tasks_are_paused_resumed_and_cancelled_by_id(tmp_path: Path) -> N
                 await w.change("cancel", wanted)
 
 
-async def test_a_run_may_end_its_own_task_and_no_other(tmp_path: Path) -> None:
+async def test_a_run_can_end_only_its_own_task(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await w.put(*(Task(id_, id_, Every(3600.0), prompt="p") for id_ in ("build", "mum")))
         run = attrs.evolve(w.context, bounds=RunBounds("build"), session="task-build")
@@ -295,7 +295,7 @@ dollars = st.none() | st.floats(0, 100)
     st.none() | names,
     st.none() | st.floats(0.001, 100),
 )
-def test_no_job_gets_more_than_its_conversation_has(
+def test_a_task_has_no_more_rights_than_its_conversation(
     held: tuple[str, ...] | None,
     held_usd: float | None,
     held_tokens: int | None,

@@ -134,7 +134,7 @@ async def test_five_redirects_are_followed_and_not_six() -> None:
             await s.web.fetch(s.url("/0"))
 
 
-async def test_the_owners_rules_apply_at_every_hop() -> None:
+async def test_the_owners_rules_apply_at_each_hop() -> None:
     answers = {"/": to("http://ads.example:PORT/"), "/m": to("http://mail.example:PORT/")}
     async with scene(answers, blocked=("ads.example",), always_ask=("mail.example",)) as s:
         with pytest.raises(WebFailed, match="the owner has blocked"):
