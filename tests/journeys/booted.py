@@ -1,7 +1,7 @@
-"""A real systemd as the first process of its own namespaces, over a copy of this machine's files.
+"""A real systemd as PID 1 of separate namespaces, on a copy of this machine's files.
 
-It needs root, systemd and util-linux.  Nothing that it does is seen outside: what it writes is in
-memory, its network is empty, and it starts nothing but its journal.
+It needs root, systemd and util-linux. It has no effect outside: it writes only to memory, has an
+empty network, and starts nothing but its journal.
 """
 
 import os
@@ -19,14 +19,14 @@ from tests.foundation.sandbox.scene import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SYSTEMD = Path("/lib/systemd/systemd")
-# Where the programs are in it, as in docs/start/install.md.
+# Where the programs are installed in it, as in docs/start/install.md.
 PROGRAMS = "/opt/elwood"
 COMMAND = f"{PROGRAMS}/bin/elwood"
 _SCRIPT = f"""#!/bin/sh
 export PYTHONPATH={PROGRAMS}/source:{PROGRAMS}/site LD_LIBRARY_PATH={PROGRAMS}/python/lib
 exec {PROGRAMS}/python/bin/python3 -B -m elwood "$@"
 """
-# A group of processes of its own, as systemd owns the whole tree that it sees.
+# A separate process group, because systemd owns the whole tree that it sees.
 _OUTER = """
 set -eu
 mount --make-rprivate /
@@ -79,17 +79,17 @@ exec env -i container=elwood PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/sys
 
 
 class NotBooted(Exception):
-    """It cannot be had on this machine; the text says why."""
+    """Booting is impossible on this machine; the text gives the reason."""
 
 
 class Machine:
-    """The inside of a booted one, whose first process is *leader* outside."""
+    """The inside of a booted machine; *leader* is the PID of its first process outside."""
 
     def __init__(self, leader: int) -> None:
         self.leader = leader
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """Run a command as root; return what it prints, on both streams."""
+        """Run a command as root; return its stdout and stderr."""
         done = subprocess.run(
             ["nsenter", f"-t{self.leader}", *(f"-{kind}" for kind in "muinpCr"), "--", *argv],
             cwd="/",
@@ -104,7 +104,7 @@ class Machine:
         return done.stdout
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Put a file there."""
+        """Write a file in the machine."""
         inside = Path(f"/proc/{self.leader}/root{path}")
         inside.parent.mkdir(parents=True, exist_ok=True)
         inside.write_text(text)
@@ -116,7 +116,7 @@ class Machine:
 
 @contextmanager
 def booted(base: Path) -> Iterator[Machine]:
-    """Boot one; *base* is an empty folder.  Raises NotBooted."""
+    """Boot a machine in *base*, an empty folder. Raise NotBooted if that is impossible."""
     missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
     if os.getuid() != 0 or missing or not SYSTEMD.exists():
         raise NotBooted(" ".join(["it needs root and systemd", *missing]))
@@ -143,7 +143,7 @@ def booted(base: Path) -> Iterator[Machine]:
         _until_up(machine)
         machine.write(COMMAND, _SCRIPT, 0o755)
         yield machine
-        os.kill(machine.leader, signal.SIGRTMIN + 4)  # its word for power off
+        os.kill(machine.leader, signal.SIGRTMIN + 4)  # systemd's signal for power off
         outer.wait(PATIENCE)
     finally:
         with suppress(ProcessLookupError):

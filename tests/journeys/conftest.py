@@ -10,6 +10,6 @@ from tests.journeys.home import Home, home
 
 @pytest.fixture
 async def h(tmp_path: Path, virtual_time: None) -> AsyncIterator[Home]:
-    """A home where nothing lives yet; time jumps as soon as nobody has anything to do."""
+    """A home where no process has run yet; time jumps as soon as everything is idle."""
     async with home(tmp_path) as made:
         yield made

@@ -1,10 +1,10 @@
-"""The real Elwood, told a story, killed at chosen steps, and started anew each time.
+"""Run the real Elwood through a story, kill it at chosen steps, and restart it each time.
 
-All of it is real but for the kernel below: the disk counts steps and dies at them, and Telegram is
-reached without sockets, so that hours pass in moments.  A step is each thing that a kill can fall
-behind, and that is seen from outside: half a line on the disk, a whole one, a file replaced, an
-answer of the model, an effect of a tool, a message sent.  What lies between two of them is in the
-memory of the process, and dies with it.
+Everything is real except the kernel below: the disk counts steps and dies at them, and Telegram is
+reached without sockets, so hours pass in moments. A step is anything visible from outside after
+which a kill can happen: half a line on the disk, a whole line, a replaced file, an answer of the
+model, an effect of a tool, a sent message. Anything between two steps is only in memory and is lost
+with the process.
 """
 
 from collections import Counter
@@ -35,16 +35,16 @@ from tests.journeys.disk import BadDisk, Kill
 from tests.journeys.home import EPOCH, Home, Life, Wires, short_folder
 from tests.journeys.judging import approvals, asked_and_waiting, read
 
-# Virtual seconds between the end of a process and the next one, and between two looks whether
-# all is quiet; after the last of them something hangs.
+# Virtual seconds between the end of a process and the next one, and between two checks for
+# idleness; after the last of them something hangs.
 RESTART, LOOK, PATIENCE = 1.0, 0.5, 900.0
-# Files that are about the process, and not about the work.
+# Files about the process, not about the work.
 NOISE = {".health.json.tmp", "health.json", "reserve"}
-# What a kill can fall behind; before it everything is as it was behind the last of these.
+# Events after which a kill can happen.
 BEHIND = ("torn write", "after write", "after rename")
 ZONE = "UTC"
-# How the owner answers a question by the first word of the call's target, and after how many
-# seconds; with another word not by itself, and "next" only in the next life.
+# The owner's answer to a question, by the first word of the call's target, and its delay in
+# seconds. With another word there is no automatic answer; "next" means the next process.
 MANNERS: dict[str, tuple[OwnerAnswer, float]] = {
     "soon": ("once", 5.0),
     "late": ("once", 100.0),
@@ -61,9 +61,9 @@ MANNERS: dict[str, tuple[OwnerAnswer, float]] = {
 
 @attrs.define
 class SteppedDisk(BadDisk):
-    """Counts steps, its own and those it is told of, dies at *deaths*, and loses nothing.
+    """A disk that counts steps, dies at *deaths*, and loses nothing.
 
-    With *bug* only the actor that takes the step dies, of that.
+    With *bug* only the actor that takes the step crashes, with that exception.
     """
 
     deaths: list[int] = attrs.field(factory=list)
@@ -81,7 +81,7 @@ class SteppedDisk(BadDisk):
             self.die()
 
     def falls(self, name: str) -> bool:
-        """Count a step; tell whether somebody dies of it."""
+        """Count a step; return True if it kills the process or actor."""
         if self.armed:
             self.names.append(name)
             if self.deaths and len(self.names) == self.deaths[0]:
@@ -90,7 +90,7 @@ class SteppedDisk(BadDisk):
         return False
 
     def sync(self, fd: int) -> None:
-        """Take no time."""
+        """Return immediately."""
         if self.dead:
             raise Kill
 
@@ -106,7 +106,7 @@ def nothing(h: Home) -> None:
 
 @attrs.frozen(kw_only=True)
 class Story:
-    """What *happens* outside, what the model *thinks*, and how Elwood is made."""
+    """Outside events (*happens*), the model (*thinks*), and the setup of Elwood."""
 
     happen: Callable[["Trial"], Awaitable[None]]
     think: Callable[["Trial", ModelRequest], Completion]
@@ -115,9 +115,9 @@ class Story:
 
 
 class Trial:
-    """Tells one story to an Elwood that dies at the steps *kills*; counted while *armed*.
+    """Run a story with an Elwood that dies at the steps *kills*, counted while *armed*.
 
-    With *bug* only the actor that takes the step dies, of that.
+    With *bug* only the actor that takes the step crashes, with that exception.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Trial:
         self.lives = 0
         self.jump = 0.0
         self.is_well = True
-        # Buttons of questions that were shown without the mark of a repeat.
+        # Buttons of questions that were shown without the repeat mark.
         self.prompts: Counter[str] = Counter()
         self._answering: set[str] = set()
         self._unread: list[SentMessage] = []
@@ -139,11 +139,11 @@ class Trial:
 
     @property
     def names(self) -> list[str]:
-        """The steps that were taken."""
+        """Return the steps taken."""
         return self.disk.names
 
     def run(self) -> "Trial":
-        """Live as many lives as it takes."""
+        """Run processes until the story ends."""
         clock = trio.testing.MockClock(autojump_threshold=0)
         trio.run(self._run, clock=clock)
         return self
@@ -170,7 +170,7 @@ class Trial:
             self.ended_at = h.now()
 
     async def _keep(self) -> None:
-        """Start Elwood whenever it has ended, as systemd does."""
+        """Restart Elwood whenever it has ended, as systemd does."""
         while not self._over.is_set():
             async with self.home.life() as self.life:
                 self.lives += 1
@@ -208,7 +208,7 @@ class Trial:
     # --- the owner -------------------------------------------------------------------------------
 
     def _read(self, message: SentMessage) -> None:
-        """See a question, and answer it as the target of the call says."""
+        """Answer a new question as its call's target says."""
         again = message.text.startswith("(again)")
         for data in message.buttons:
             if button_pressed(data) is not None:
@@ -245,23 +245,23 @@ class Trial:
     # --- what happens outside --------------------------------------------------------------------
 
     async def restart(self) -> None:
-        """Stop Elwood in order; it is started anew."""
+        """Stop Elwood in order; it is restarted."""
         self.life.core.stop.set()
         await self.life.over.wait()
         await trio.sleep(2 * RESTART)
 
     async def until_time(self, at: float) -> None:
-        """Let the wall clock be set to *at*, and wait until all that follows is done."""
+        """Set the wall clock to *at*, and wait until all due work is done."""
         self.home.clock_error -= at - self.home.now()
         self.wake()
         await self.quiet()
 
     def wake(self) -> None:
-        """Have the scheduler look at the clock now and not within a minute."""
+        """Make the scheduler check the clock now instead of within a minute."""
         self.life.address("scheduler").offer(Woken())
 
     async def until(self, true: Callable[[], object], seconds: float = PATIENCE) -> None:
-        """Wait until something holds."""
+        """Wait until the condition holds."""
         with trio.fail_after(seconds):
             while True:
                 if true():
@@ -269,12 +269,12 @@ class Trial:
                 await trio.sleep(LOOK)
 
     async def quiet(self) -> None:
-        """Wait until Elwood lives and nothing is left to do."""
+        """Wait until Elwood runs and has no work left."""
         await trio.sleep(LOOK)
         await self.until(lambda: not self.disk.dead and not self.left())
 
     def left(self) -> list[str]:
-        """Say what is left to do now."""
+        """Return the work left now."""
         h, table = self.home, self.table()
         agenda = rules.agenda(table, h.now())
         states = {session: h.fold(session) for session in h.sessions}
@@ -295,22 +295,22 @@ class Trial:
         ]
 
     def _unchanged(self, run: DueRun) -> bool:
-        """Tell whether a look would find nothing new: nothing comes of it."""
+        """Return True if a watching run would find no change."""
         watch, root = run.task.watch, Root(self.home.folder / "workspace")
         return watch is not None and run.seen == fingerprint(root, watch, run.task.prompt)
 
     def _has_begun(self, table: Timetable) -> bool:
-        """Tell whether Elwood listens, and has taken in what is planned, if anything is."""
+        """Return True if Elwood accepts messages and has loaded the planned tasks."""
         checklist = self.home.folder / "workspace" / "HEARTBEAT.md"
         plans = self.story.settings["tasks"].tasks or checklist.exists()
         return self.life.core.up.is_set() and bool(table.tasks or not plans)
 
     def log(self) -> list[tuple[int, float, TimetableEntry]]:
-        """Read schedule.jsonl, but for a torn end: number, time, entry."""
+        """Read schedule.jsonl without a torn end: number, time, entry."""
         return read(self.home.state / "schedule.jsonl", TimetableEntry)
 
     def table(self) -> Timetable:
-        """What it adds up to."""
+        """Return the folded timetable."""
         table = Timetable()
         for seq, at, entry in self.log():
             table.apply(seq, at, entry)

@@ -1,6 +1,6 @@
 """The command `elwood` at another time: ``CLOCK_AHEAD=-3600 python -m tests.journeys.dated …``.
 
-What is kept as a fixture knows when it ends, so it is opened at its own time.
+A fixture contains expiry times, so it is opened at the time when it was made.
 """
 
 import os
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 
 def ahead(seconds: float) -> Callable[[], float]:
-    """Make a wall clock that is *seconds* ahead of the present one."""
+    """Return a wall clock that is *seconds* ahead of the real one."""
     now = time.time
     return lambda: now() + seconds
 
 
 if __name__ == "__main__":
-    # Before anything of Elwood is imported: defaults take the clock at that moment.
+    # Before any import of Elwood: defaults use the clock at import time.
     time.time = ahead(float(os.environ.pop("CLOCK_AHEAD")))
     runpy.run_module("elwood", run_name="__main__", alter_sys=True)

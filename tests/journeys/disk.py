@@ -1,7 +1,7 @@
-"""A disk that dies, tears, fills up or fails, at the place that a test names.
+"""A disk that dies, tears, fills up or fails at the place that a test names.
 
-Places are named after the entries of a journal's line as it is written: ``before write replied``,
-``torn write ended``, ``after write received``, ``after sync said``.  A line with several entries
+Places are named after the entries of a journal line as it is written: ``before write replied``,
+``torn write ended``, ``after write received``, ``after sync said``. A line with several entries
 matches by each of them.
 """
 
@@ -19,7 +19,7 @@ RESERVE_NAME = "reserve"
 
 
 class Kill(BaseException):
-    """The process is gone."""
+    """The process has been killed."""
 
 
 class _Tagged(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Line(msgspec.Struct):
 
 @attrs.define
 class Fault:
-    """What happens at *place*, to the files whose name ends in *file*, the *nth* time."""
+    """An act at *place*, for files whose name ends in *file*, the *nth* time."""
 
     place: str
     act: Callable[[], None]
@@ -42,10 +42,10 @@ class Fault:
 
 @attrs.define
 class BadDisk(Calls):
-    """The system calls of one process; survives it, as disks do.
+    """The system calls of one process; it outlives the process, as disks do.
 
-    *full* leaves no room but for the *spare* bytes that the reserve gave back; *dead* means that
-    the process does no more.
+    If *full*, only the *spare* bytes of the released reserve are left; if *dead*, the process does
+    nothing more.
     """
 
     faults: list[Fault] = attrs.field(factory=list)
@@ -76,12 +76,12 @@ class BadDisk(Calls):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def clear(self) -> None:
-        """Make room, and let nothing fail any more."""
+        """Make room, and stop all failures."""
         self.full = False
         self.faults.clear()
 
     def revive(self) -> None:
-        """A new process uses the disk."""
+        """Let a new process use the disk."""
         self.dead = False
         self._names.clear()
         self._written.clear()
@@ -147,7 +147,7 @@ class BadDisk(Calls):
 
 
 def tags_of(data: bytes) -> str:
-    """Name the entries of a journal's line."""
+    """Return the tags of the entries in a journal line."""
     try:
         return "+".join(entry.type for entry in msgspec.json.decode(data, type=_Line).entries)
     except msgspec.DecodeError:

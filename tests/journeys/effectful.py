@@ -1,9 +1,9 @@
-"""`elwood` with one tool more, of class once: ``python -m tests.journeys.effectful``.
+"""`elwood` with the extra tool ``act``, of class once: ``python -m tests.journeys.effectful``.
 
 Without a command it is `elwood run`.
 
-``act`` appends a line to *effects* in the workspace.  While there is a file *hold*, it then does
-not come to its end.
+``act`` appends a line to *effects* in the workspace. While the file *hold* exists, it does not
+return after that.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from elwood.foundation.log import LogSettings
 from elwood.foundation.secrets.redaction import redact
 
 EFFECTS, HOLD = "effects", "hold"
-# Seconds that what has begun may go on after SIGTERM: less than in life, for the sake of the tests,
-# but enough for a second try at a delivery.
+# Grace period in seconds after SIGTERM: shorter than in production to save time, but enough for a
+# second delivery attempt.
 GRACE = 1.5
 
 
@@ -40,7 +40,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     workspace = core.paths.workspace
 
     async def act(given: Act, context: ToolContext) -> str:
-        # Time for a kill before the effect, and more of it after: there a repeat would do harm.
+        # Time for a kill before the effect, and more after it, where a repeat would do harm.
         await trio.sleep(0.01)
         with (workspace / EFFECTS).open("a") as file:
             file.write(f"{given.name}\n")

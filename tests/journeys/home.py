@@ -1,6 +1,6 @@
-"""The real Elwood in this process, on a disk, a Telegram and a model that fail as told.
+"""The real Elwood in this process; its disk, Telegram and model fail on request.
 
-`Home` is what outlives a process; `Life` is one process.  Time is virtual, without sockets between.
+`Home` outlives a process; `Life` is one process. Time is virtual, and there are no sockets.
 """
 
 import itertools
@@ -67,17 +67,17 @@ from tests.model_roles import asking
 from tests.reminders import OFFERED, TOLD_AGAIN
 
 T = TypeVar("T")
-# When Elwood was first started, Unix seconds.
+# Time of Elwood's first start, Unix seconds.
 EPOCH = 1_780_000_000.0
 MODEL = "scripted/m"
-# A second owner of the bot, with a session of their own.
+# A second owner of the bot, with a separate session.
 OTHER = 1002
 MINE, OTHERS = f"tg-{OWNER}", f"tg-{OTHER}"
-# Features whose tools are for the tests that want them, with sandboxes or servers of their own.
+# Features whose tools are only for tests that request them, with separate sandboxes or servers.
 WITHOUT = ("files", "shell", "web")
-# Tools of tests that act without asking.
+# Tools of tests that run without approval.
 FREE = ("act", "keep", "hang", "shell", "deaf")
-# Seconds in which what the scheduler begins is done.
+# Seconds in which work started by the scheduler finishes.
 DONE = 4.0
 Think = Callable[[ModelRequest], Completion | Awaitable[Completion]]
 TellText = Callable[[Shown], None]
@@ -86,12 +86,12 @@ OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
 
 def undated(text: str) -> str:
-    """Leave out when a receipt was, and its number."""
+    """Remove the time and number of receipts."""
     return re.sub(r"(?m) · \d\d:\d\d( #[-\d, ]+)?$", "", text)
 
 
 def newest(request: ModelRequest) -> str:
-    """What was said last, without the days before, the time, and what came along with it."""
+    """Return the newest message without daily notes, time and reminders."""
     along = (OFFERED, *TOLD_AGAIN)
     said = [m for m in request.messages if not (isinstance(m, Notice) and m.text.startswith(along))]
     last: Message = said[-1]
@@ -105,7 +105,7 @@ def newest(request: ModelRequest) -> str:
 
 
 def obedient(request: ModelRequest) -> Completion:
-    """Call the tools named after "call"; repeat anything else, and what the tools gave."""
+    """Call the tools named after "call"; else repeat the message, or the tool results."""
     text = newest(request)
     if isinstance(request.messages[-1], Human) and text.startswith("call "):
         words = text.removeprefix("call ").split(", ")
@@ -118,7 +118,7 @@ def _call(number: int, name: str, given: str = "") -> tuple[str, str, str]:
 
 
 class Scripted:
-    """A provider in this process; asks its home what to say."""
+    """A provider in this process; its home decides the answers."""
 
     codec = "scripted"
 
@@ -136,12 +136,12 @@ class Scripted:
 
 @attrs.define
 class Home:
-    """What lies outside of the process and survives it."""
+    """The world outside the process, which survives it."""
 
     folder: Path
     runtime: Path
     fake: FakeTelegram
-    # What the clients of Elwood are connected by.
+    # How Elwood's clients connect.
     network: "Wires"
     disk: BadDisk = attrs.field(factory=BadDisk)
     effects: Effects = attrs.field(factory=Effects)
@@ -151,22 +151,22 @@ class Home:
     clock_error: float = 0.0
     # Tools of the test, and names of those of the features.
     more_tools: tuple[Tool | str, ...] = ()
-    # Features in the place of those of their names.
+    # Features that replace those of the same names.
     features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
     more_channels: tuple[Feature, ...] = ()
-    # Whether it is on Telegram.
+    # Whether the bot uses Telegram.
     telegram: bool = True
     settings: dict[str, Any] = attrs.field(factory=dict)
-    # Chats of several people that it takes part in.
+    # Group chats that the bot is in.
     groups: tuple[int, ...] = ()
     observe: bool = False
     allowed_chats: tuple[int, ...] = ()
     pairing: Literal["code", "off"] = "code"
     pacing: Pacing = UNPACED
-    # Whether Telegram draws Markdown itself.
+    # Whether Telegram renders Markdown itself.
     markdown: bool = False
-    # Bodies around those of the channel: a place for bugs.
+    # Wrappers of the channel's bodies: a place for bugs.
     outbox: Callable[[Mailbox[OutboxMail], OutboxBody], Awaitable[None]] | None = None
     intake: Callable[[Mailbox[None], Body], Awaitable[None]] | None = None
     notify: Notify = attrs.field(factory=Notify)
@@ -177,24 +177,24 @@ class Home:
     )
     model: str = MODEL
     hold: trio.Event | None = None
-    # Seconds that the disk takes for each thing.
+    # Seconds that each disk operation takes.
     slow: float = 0.0
     numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     def now(self) -> float:
-        """The wall clock."""
+        """Return the wall clock."""
         return EPOCH + trio.current_time() - self.clock_error
 
     def kill(self, place: str, *, nth: int = 1, file: str = "") -> None:
-        """Let the process die at *place* (see `tests.journeys.disk`)."""
+        """Kill the process at *place* (see `tests.journeys.disk`)."""
         self.disk.at(place, self.disk.die, nth=nth, file=file)
 
     def hold_disk(self) -> None:
-        """Let all further work of the disk wait."""
+        """Block all further disk operations."""
         self.hold = trio.Event()
 
     def release_disk(self) -> None:
-        """Let it go on."""
+        """Unblock them."""
         if self.hold is not None:
             self.hold.set()
             self.hold = None
@@ -213,15 +213,15 @@ class Home:
         return self.state / "sessions" / f"{session}.jsonl"
 
     def entries(self, session: str = MINE) -> list[Entry]:
-        """What stands in a session's log, but for a torn end."""
+        """Read a session's log without a torn end."""
         return [entry for _, _, entry in read(self.journal(session), Entry)]
 
     def names(self, session: str = MINE) -> list[str]:
-        """The entries by their tags."""
+        """Return the tags of a session's entries."""
         return [entry.__struct_config__.tag for entry in self.entries(session)]  # type: ignore[misc]
 
     def ended(self) -> list[tuple[str, str]]:
-        """What became of each call: the tool with its target, and the outcome."""
+        """Return each call's tool with target, and its outcome."""
         return [
             (f"{entry.tool} {entry.target}".strip(), entry.outcome)
             for entry in self.entries()
@@ -229,11 +229,11 @@ class Home:
         ]
 
     def fold(self, session: str = MINE) -> Session:
-        """What a session's log adds up to."""
+        """Fold a session's log."""
         return fold(self.state, session)
 
     def charged(self) -> list[Charged]:
-        """What stands in the usage journal."""
+        """Read the usage journal."""
         found = read(self.state / "usage.jsonl", Charged)
         return [entry for _, _, entry in found if isinstance(entry, Charged)]
 
@@ -242,27 +242,27 @@ class Home:
         return [path.stem for path in (self.state / "sessions").glob("*.jsonl")]
 
     def texts(self, chat: int = OWNER) -> list[str]:
-        """What people were sent there, without what the watchdog tells, and times of receipts."""
+        """Return messages to people, without alarms and without times of receipts."""
         told = ("⚠ Stuck", "✓ Over", "(again) ⚠", "(again) ✓")
         return [undated(text) for text in self.fake.texts(chat) if not text.startswith(told)]
 
     def alarms(self) -> list[str]:
-        """What the watchdog told the owner."""
+        """Return the alarms sent to the owner."""
         return [text for text in self.fake.texts(OWNER) if "⚠ Stuck" in text]
 
     def config(self) -> Config:
-        """What the operator has decided: *made*, or a configuration of ours."""
+        """Return the configuration: *made*, or a default for tests."""
         if self.made is not None:
             return self.made
         paths = Paths(state=self.state, workspace=self.folder / "workspace", runtime=self.runtime)
-        # Models of rules are not asked to observe; these may be.
+        # Scripted models are not used as observers; these can be.
         names = ("scripted", *self.providers)
         return Config.holding(
             paths,
             Providers({name: ProviderSettings(api="openai") for name in names}),
             asking(self.model, self.model),
             PolicySettings(allow=FREE),
-            # A call more whenever it is quiet: for those who want it.
+            # An extra call during idle times, for tests that want it.
             LearningSettings(mode="off"),
             DailyNotesSettings(reflections=False),
             *self.settings.values(),
@@ -270,13 +270,13 @@ class Home:
         )
 
     def broken(self) -> list[str]:
-        """List the promises that were broken."""
+        """List the broken promises."""
         sent = [(message.chat, message.text) for message in self.fake.sent]
         return broken(journals(self.state), sent, self.effects.done)
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator["Life"]:
-        """Run one process; leaving the block is SIGTERM, unless it is dead by then."""
+        """Run one process; leaving the block sends SIGTERM unless it is dead."""
         self.disk.revive()
         self.hold = None
         life = Life(self)
@@ -312,7 +312,7 @@ class Life:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def run(self) -> None:
-        """Live."""
+        """Run until the end of the process."""
         home = self.home
         environment = Environment(
             now=home.now,
@@ -344,7 +344,7 @@ class Life:
                     await client.aclose()
 
     def _features(self) -> list[Feature]:
-        """The real ones, of which the model sees the tools that the test wants, and the test's."""
+        """Return the real features, with only the tools the test wants, and the test's own."""
         home = self.home
         given = (*home.effects.tools(), *home.more_tools)
         left = {tool if isinstance(tool, str) else tool.name: tool for tool in given}
@@ -376,43 +376,43 @@ class Life:
 
     @property
     def core(self) -> Core:
-        """What the process is built on."""
+        """Return the process's core."""
         assert self.app is not None
         return self.app.core
 
     def address(self, name: str) -> Address[Any]:
-        """The actor *name*."""
+        """Return the actor *name*."""
         assert self.app is not None
         [found] = [one.mailbox for one in self.app.actors if one.mailbox.name == name]
         return found.address
 
     def kill(self) -> None:
-        """kill -9, from outside."""
+        """Kill the process, as kill -9 does."""
         self.home.disk.dead = True
         self.was_killed = True
         self._scope.cancel()
 
     async def died(self) -> None:
-        """Wait for the kill that was asked for."""
+        """Wait for the requested kill."""
         with trio.fail_after(1000):
             await self.over.wait()
         assert self.was_killed, "it ended, but was not killed"
 
     async def say(self, *texts: str, chat: int = OWNER, **more: Any) -> str:
-        """Let a person say each, and wait for all that follows; return what was told there last."""
+        """Send each message, wait for all work; return the last text sent to *chat*."""
         for text in texts:
             self.home.fake.say(text, chat=chat, user=chat, **more)
             await self.settled()
         return (self.home.texts(chat) or [""])[-1]
 
     async def pass_time(self, seconds: float) -> None:
-        """Let the clock on the wall go on, and the scheduler do what is due."""
+        """Advance the wall clock, and let the scheduler do the due work."""
         self.home.clock_error -= seconds
         self.address("scheduler").offer(Woken())
         await trio.sleep(DONE)
 
     async def settled(self, seconds: float = 600.0) -> None:
-        """Wait until nobody owes anybody anything."""
+        """Wait until no work is left."""
         home = self.home
 
         def is_settled() -> bool:
@@ -423,7 +423,7 @@ class Life:
         await self.until(is_settled, seconds)
 
     async def until(self, true: Callable[[], object], seconds: float = 600.0) -> None:
-        """Wait until something holds; files and boards tell nobody that they changed."""
+        """Poll until the condition holds; files and boards send no events."""
         with trio.fail_after(seconds):
             while True:
                 if true():
@@ -435,11 +435,11 @@ class Life:
         return self.core.table
 
     def inspect(self) -> Inspection:
-        """What `elwood inspect` shows."""
+        """Return the output of `elwood inspect`."""
         return inspect(self.core)
 
     def stuck(self) -> list[str]:
-        """What the actor table names as stuck."""
+        """Return the actors marked as stuck."""
         return [f"{stuck.actor}: {stuck.what}" for stuck in self.actor_table.stuck()]
 
     def _client(self) -> Client:
@@ -447,7 +447,7 @@ class Life:
         return self._clients[-1]
 
     def _telegram(self) -> Feature:
-        """The channel, with clients that are closed in the end, and room for bugs."""
+        """Build the channel, with clients that are closed at the end, and places for bugs."""
         home = self.home
         owners = (OWNER, OTHER)
         settings = TelegramSettings(
@@ -489,7 +489,7 @@ class Life:
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 
             channel = TelegramChannel(
-                sessions="",  # no terminal is here, so it also has what is usually the console's
+                sessions="",  # without a terminal this session includes the console's usual tools
                 outbox=post.address,
                 owner=(route_to(OWNER),),
                 owners=frozenset(f"tg:{user}" for user in owners),
@@ -516,18 +516,18 @@ def _one(group: ExceptionGroup[Escalated]) -> Escalated:
 
 @contextmanager
 def short_folder() -> Iterator[Path]:
-    """Make a folder for sockets."""
-    # The path of a Unix socket has at most 107 bytes, and pytest's folders are long.
+    """Create a folder for sockets."""
+    # A Unix socket path has at most 107 bytes, and pytest's folders are long.
     with tempfile.TemporaryDirectory(prefix="elwood") as name:
         yield Path(name) / "run"
 
 
 @asynccontextmanager
 async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
-    """Make a home; nothing lives in it yet.
+    """Create a home where no process has run yet.
 
-    Time jumps when nothing has happened for *jump* real seconds: 0 unless threads, or sockets of
-    the kernel, have a part in it.
+    Time jumps after *jump* real seconds without events: 0, unless threads or kernel sockets are
+    involved.
     """
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, MockClock), "a test that opens a home uses virtual_time"
@@ -542,9 +542,9 @@ async def home(folder: Path, *, jump: float = 0.0) -> AsyncIterator[Home]:
 
 
 class Wires(Network):
-    """Connects to servers by their ports, without the kernel; they live in *nursery*.
+    """Connect to servers by port without the kernel; the servers run in *nursery*.
 
-    Virtual time may then jump as soon as nobody has anything to do, as nothing is on its way.
+    Virtual time can jump as soon as everything is idle, because nothing is in transit.
     """
 
     def __init__(self, nursery: trio.Nursery, servers: dict[int, Answer]) -> None:
@@ -554,7 +554,7 @@ class Wires(Network):
         self._is_cut = False
 
     def cut(self, is_cut: bool = True) -> None:
-        """Break all connections and refuse new ones, or let them be made again."""
+        """Break all connections and refuse new ones, or accept them again."""
         self._is_cut = is_cut
         for end in self._ends:
             end.send_stream.close()

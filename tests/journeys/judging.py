@@ -1,4 +1,4 @@
-"""Judges what was promised, by what the Bot API saw, what was done, and what the logs hold."""
+"""Check promises against the Bot API's record, the effects, and the logs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,19 +28,19 @@ from elwood.foundation.storage.journal import JournalDamaged, entries_of
 from elwood.foundation.text.splitting import STANDARD, MessageSize, parts
 
 AGAIN = "(again) "
-# Characters of a call that are told in any case: of what is long the end is left out.
+# Characters of a call that are always shown: long calls are cut.
 SHOWN = 24
 YES = ("once", "conversation", "always", "source")
 Journals = Mapping[str, Sequence[Entry]]
 
 
-# --- what the disk says ---------------------------------------------------------------------------
+# --- content of the disk --------------------------------------------------------------------------
 
 
 def read(path: Path, entries: Any) -> list[tuple[int, float, Any]]:
-    """Read a journal of the union *entries*, up to a torn or damaged end: number, time, entry."""
+    """Read a journal of the union *entries* up to a torn or damaged end: number, time, entry."""
     found: list[tuple[int, float, Any]] = []
-    with suppress(JournalDamaged, FileNotFoundError):  # damage is for `verify` to tell
+    with suppress(JournalDamaged, FileNotFoundError):  # `verify` reports damage
         found.extend(entries_of(path, entries))
     return found
 
@@ -52,7 +52,7 @@ def journals(state: Path) -> dict[str, list[Entry]]:
 
 
 def fold(state: Path, session: str) -> Session:
-    """What a session's log adds up to."""
+    """Fold a session's log."""
     folded = Session()
     for seq, at, entry in read(state / "sessions" / f"{session}.jsonl", Entry):
         folded.apply(seq, at, entry)
@@ -60,7 +60,7 @@ def fold(state: Path, session: str) -> Session:
 
 
 def approvals(state: Path) -> tuple[list[ApprovalEntry], ApprovalBook]:
-    """Read the log of approvals, and what it adds up to."""
+    """Read and fold the log of approvals."""
     book, found = ApprovalBook(), read(state / "approvals.jsonl", ApprovalEntry)
     for seq, at, entry in found:
         book.apply(seq, at, entry)
@@ -71,7 +71,7 @@ Waits = set[tuple[str, str]]
 
 
 def asked_and_waiting(book: ApprovalBook, states: Mapping[str, Session]) -> tuple[Waits, Waits]:
-    """Name the calls about which a question is open, and those whose decision is not known."""
+    """Return calls with an open question, and calls without a known decision."""
     asked = {(case.question.session, case.question.call) for case in book.calls.open()}
     waiting: Waits = set()
     for name, state in states.items():
@@ -93,7 +93,7 @@ def broken(
     done: Iterable[str],
     size: MessageSize = STANDARD,
 ) -> list[str]:
-    """List the promises that were broken: *sent* to which chat, and *done* by `act`.
+    """List the broken promises: *sent* by chat, and *done* by `act`.
 
     Messages have *size*.
     """
@@ -103,7 +103,7 @@ def broken(
     found += _answers([entry for entries in logs.values() for entry in entries], texts, size)
     acts = Counter(effect for effect in done if effect.startswith("act"))
     wanted = "\n".join(e.text for log in logs.values() for e in log if isinstance(e, Received))
-    wanted = wanted.replace('act {"name": "x"}', "act x")  # by a task, without a model
+    wanted = wanted.replace('act {"name": "x"}', "act x")  # from a task, without a model
     for effect, times in acts.items():
         if times > max(1, wanted.count(effect)):
             found.append(f"P2: {effect} was done {times} times")
@@ -119,7 +119,7 @@ def broken(
 
 
 def _outcomes(entries: Sequence[Entry]) -> list[str]:
-    """P1: each message was accepted once, and has one outcome; each reply was delivered once."""
+    """P1: each message is accepted once and has one outcome; each reply is delivered once."""
     replies = [entry for entry in entries if isinstance(entry, Replied)]
     received = Counter(entry.id for entry in entries if isinstance(entry, Received))
     outcomes = Counter(id_ for reply in replies for id_ in reply.inputs)
@@ -133,7 +133,7 @@ def _outcomes(entries: Sequence[Entry]) -> list[str]:
 def _answers(
     entries: Sequence[Entry], texts: Sequence[tuple[str, str]], size: MessageSize
 ) -> list[str]:
-    """P1: each reply was seen, and no more often without the mark of a repeat than it was given."""
+    """P1: each reply is sent, and only as often without the repeat mark as it was made."""
     wanted = expected(entries, size)
     plain: Counter[tuple[str, str]] = Counter(texts)
     either: Counter[tuple[str, str]] = Counter(
@@ -144,7 +144,7 @@ def _answers(
 
 
 def expected(entries: Iterable[Entry], size: MessageSize = STANDARD) -> Counter[tuple[str, str]]:
-    """Count the messages that the replies are sent as: chat and text."""
+    """Count the messages made of the replies: chat and text."""
     undeliverable = {e.reply for e in entries if isinstance(e, Delivered) and e.why}
     return Counter(
         (reply.route.chat, part.text.strip())
@@ -158,17 +158,17 @@ def expected(entries: Iterable[Entry], size: MessageSize = STANDARD) -> Counter[
 
 
 def key_of(entry: CallPending | CallDecided | CallStarted | CallEnded) -> str:
-    """Name a call the same in the turn that proposed it and in those that it runs in."""
+    """Return the same name for a call in the turn that proposed it and in those that run it."""
     return _first(call_key(entry.turn, entry.call))
 
 
 def _first(key: str) -> str:
-    """Name a call as in the turn that proposed it: ``t2/t1/c0`` was asked about again in t2."""
+    """Return the call's name in its first turn: ``t2/t1/c0`` is ``t1/c0``, asked again in t2."""
     return "/".join(key.split("/")[-2:])
 
 
 def misjudged(logs: Journals, rulings: Sequence[ApprovalEntry], free: Sequence[str]) -> list[str]:
-    """List what the logs say that must not be; the tools in *free* act unasked."""
+    """List contradictions in the logs; the tools in *free* run without asking."""
     found = []
     for session, entries in logs.items():
         asked = [
@@ -184,9 +184,9 @@ def misjudged(logs: Journals, rulings: Sequence[ApprovalEntry], free: Sequence[s
 def _contradictions(
     entries: Sequence[Entry], asked: Sequence[ApprovalRequested], ruled: Sequence[ApprovalDecided]
 ) -> list[str]:
-    """List what was asked, ruled or run twice, or run after a no.
+    """List calls with two questions, decisions or runs, or that ran after a refusal.
 
-    What was allowed must have run, or be unknown, or have been given up before it began.
+    An allowed call must have run, be unknown, or have been abandoned before it began.
     """
     questions = {entry.id: entry.question for entry in asked}
     times = Counter((q.call, q.plan) for q in questions.values())
@@ -204,12 +204,12 @@ def _contradictions(
     for rule in ruled:
         key = _first(questions[rule.id].call)
         if newest[key] != rule.id:
-            continue  # what it would do had changed, so another answer counted
+            continue  # its effect had changed, so another answer counted
         outcome = ended[key].outcome if key in ended else "none"
         if outcome == "denied" and ended[key].text.startswith("stopped"):
             continue
         if outcome == "denied" and decided.get(key, rule.plan) != rule.plan:
-            continue  # what it would do had changed, and too much waited to ask about that
+            continue  # its effect had changed, and too many questions were open to ask again
         if rule.ruling in YES and outcome not in ("ok", "unknown") and key not in withdrawn:
             found.append(f"{key} was allowed, and its end is: {outcome}")
         if rule.ruling not in YES and rule.ruling != "standing" and started[key]:
@@ -223,7 +223,7 @@ def _unasked(
     ruled: Sequence[ApprovalDecided],
     free: Sequence[str],
 ) -> list[str]:
-    """List the calls that ran without a yes in both logs, and before that in this one."""
+    """List calls that ran without a yes recorded in both logs before them."""
     plans = {entry.id: entry.question for entry in asked}
     yes = {(_first(plans[rule.id].call), rule.plan) for rule in ruled if rule.ruling in YES}
     allowed: set[str] = set()
@@ -242,5 +242,5 @@ def _unasked(
 
 
 def _once(started: CallStarted) -> bool:
-    """Tell whether a repeat would do harm."""
+    """Return True if a repeat would do harm."""
     return started.effect == "once"

@@ -1,8 +1,8 @@
-"""An oracle: what must have become of every planned time, reckoned from the log by brute force.
+"""A brute-force oracle: the expected outcome of every planned time, computed from the log.
 
-Where the clock was put back far, a time that was passed over before may have one more outcome,
-which takes the place of the first; one that has run may not.  It shares `next_at`, `is_active`
-and `next_active` with Elwood, and nothing of its rules.
+If the clock was put far back, a time that was skipped before may have one more outcome, which
+replaces the first; a time that has run may not. The oracle shares `next_at`, `is_active` and
+`next_active` with Elwood, and none of its rules.
 """
 
 import math
@@ -33,14 +33,14 @@ from elwood.features.tasks.task import Task
 from tests.journeys.judging import AGAIN, Journals
 
 Log = Sequence[tuple[int, float, TimetableEntry]]
-# How the ids end of what belongs to a run and is none: a note of it, and what follows it.
+# Suffixes of ids that belong to a run but are not runs: its note, and follow-ups.
 BESIDE = (":note", ":then")
-# How the words about tasks begin, which no conversation has said.
+# Prefixes of texts about tasks that no conversation sent.
 NEWS = ("Failed", "Missed: ", "Paused: ")
 
 
 def misplanned(log: Log, end: float, texts: Iterable[str], journals: Journals) -> list[str]:
-    """List what is wrong with the planned times until *end*: what became of them, who was told."""
+    """List errors in the outcomes and reports of planned times until *end*."""
     judge = Judge(log, end)
     bare = [(text.removeprefix(AGAIN), text.startswith(AGAIN)) for text in texts]
     judge.judge_news(log, [one for one in bare if one[0].startswith(NEWS)])
@@ -48,14 +48,14 @@ def misplanned(log: Log, end: float, texts: Iterable[str], journals: Journals) -
 
 
 def _runs(log: Log, journals: Journals) -> Iterator[str]:
-    """Each run that began is one message of one session, and ended as the session says."""
+    """Check that each started run is one message of one session, and ended as the session says."""
     entries = [entry for each in journals.values() for entry in each]
     asked = {e.id for e in entries if isinstance(e, Received) and e.bounds}
     replies = {id_: e for e in entries if isinstance(e, Replied) for id_ in e.inputs}
     chores = {e.task.id for _, _, e in log if isinstance(e, TaskScheduled) and e.task.chore}
     runs = [e.run for _, _, e in log if isinstance(e, RunStarted) and e.run.task not in chores]
     begun = {message_of(run) for run in runs}
-    yield from (f"{id_} began, and nobody was asked" for id_ in begun - asked)
+    yield from (f"{id_} began without a question" for id_ in begun - asked)
     yield from (f"{id_} never began" for id_ in asked - begun if not id_.endswith(BESIDE))
     for _, _, entry in log:
         if not isinstance(entry, RunFinished):
@@ -65,7 +65,7 @@ def _runs(log: Log, journals: Journals) -> Iterator[str]:
             yield f"{entry} in the timetable, {told} in the session"
         if told and told.failed and not told.quiet and entry.tell:
             yield f"its conversation has told of it already: {entry.tell}"
-    # What came of a yes is told to the owner who said it: nobody else waits for that.
+    # The result of a yes goes only to the owner who gave it.
     for reply in (entry for entry in entries if isinstance(entry, Replied)):
         if not reply.inputs and reply.failed and reply.quiet:
             yield f"the owner allowed it, and never heard: {reply}"
@@ -73,10 +73,10 @@ def _runs(log: Log, journals: Journals) -> Iterator[str]:
 
 @attrs.define
 class Series:
-    """The times of a task as it was planned from entry *number* on, until it was another.
+    """The times of a task planned by entry *number*, until the task changed.
 
-    Times in (*since*, *must*] need an outcome; up to *may* they can have one, as the clock had
-    once shown more; so can those of *pauses*, and those of *taken*, when an earlier series ran.
+    Times in (*since*, *must*] need an outcome. Times up to *may* can have one, because the clock
+    once showed more; so can times in *pauses*, and times in *taken*, run by an earlier series.
     """
 
     number: int
@@ -90,11 +90,11 @@ class Series:
     begun: set[float] = attrs.field(factory=set)
     exempt: float = 0.0
     taken: tuple[float, float] = (0.0, 0.0)
-    # What each time was before it was put off to the begin of its hours.
+    # Each time before it was moved to the beginning of its hours.
     named: dict[float, float] = attrs.field(factory=dict)
 
     def times(self, end: float, since: float | None = None) -> Iterator[float]:
-        """List the planned times, one by one; outside of its hours they come when these begin."""
+        """List the planned times in order; times outside the hours move to their beginning."""
         task, at = self.task, self.since if since is None else since
         while True:
             found = timing.next_at(task.when, at, task.zone, task.id)
@@ -107,7 +107,7 @@ class Series:
             yield at
 
     def is_awake(self, at: float) -> bool:
-        """Tell whether something planned for *at* may run then."""
+        """Return True if something planned for *at* can run then."""
         return self._is_chosen or is_active(self.task.hours, at, self.task.zone)
 
     @property
@@ -116,7 +116,7 @@ class Series:
 
 
 class Judge:
-    """Reads a log, and finds what breaks a promise."""
+    """Read a log, and find broken promises."""
 
     def __init__(self, log: Log, end: float) -> None:
         self.broken: list[str] = []
@@ -148,7 +148,7 @@ class Judge:
                     old.must, old.may = min(old.must, since), min(old.may, max(highest, since))
                 new = Series(number, task, since)
                 if old is not None:
-                    # What the clock had shown before is dealt with, and a pause goes on.
+                    # Times that the clock showed before are handled, and a pause continues.
                     new.exempt = highest
                     new.taken = old.taken
                     if old.begun:
@@ -223,7 +223,7 @@ class Judge:
             if any(one.result != "failed" or one.again is None for one in tries[:-1]):
                 self.broken.append(f"{task.id} {due}: went on after {tries}")
         for at in series.times(end):
-            # A look that finds nothing new stands in no log.
+            # An unchanged look is in no log.
             free = task.watch is not None or at > series.must or at <= series.exempt
             named = series.named[at]
             free = free or any(begin < at and named <= until for begin, until in series.pauses)
@@ -234,14 +234,14 @@ class Judge:
                 self.broken.append(f"{task.id} {at}: {outcomes[at]} outcomes")
 
     def _judge_wanted(self) -> None:
-        """Find what somebody asked for and got never, or twice; times may have changed since."""
+        """Find requested runs that never ran or ran twice; times may have changed since."""
         for key, number in self._wanted.items():
             if self._granted[key] > 1 or (not self._granted[key] and number > self._left[key[0]]):
                 self.broken.append(f"{key}: wanted, {self._granted[key]} outcomes")
         self.broken += [f"{key}: not wanted" for key in self._granted if key not in self._wanted]
 
     def judge_news(self, log: Log, told: Iterable[tuple[str, bool]]) -> None:
-        """Find news that were not told, or told twice without a mark."""
+        """Find news that were not reported, or reported twice without a mark."""
         due = Counter(
             entry.tell
             for _, _, entry in log
@@ -264,7 +264,7 @@ class Judge:
         for _, at, entry in log:
             if isinstance(entry, RunsMissed):
                 before = silent.pop(entry.task, None)
-                # One line may tell about all that was found at once.
+                # One line can report several results.
                 if before is not None and before[0] != at:
                     self.broken.append(f"not told: {before[1]}")
                 task = self._series[entry.task].task

@@ -1,4 +1,4 @@
-"""Real `elwood run` processes, between a Bot API and a model provider on real sockets."""
+"""Real `elwood run` processes, with a Bot API and a model provider on real sockets."""
 
 import os
 import re
@@ -30,19 +30,19 @@ from tests.journeys.outcomes import NEWS
 from tests.reminders import TOLD_AGAIN
 
 ROOT = Path(__file__).parents[2]
-# What a process may see of the environment of the tests.
+# Environment variables of the tests that a process can see.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
 KEY = "sk-ant-fake-0123456789abcdef"
 FRIENDS = (OWNER, 1002, 1003)
 GROUP = -100500
-# What the owner is told of the sandbox hangs on the machine, so most tests do without.
+# Sandbox notices depend on the machine, so most tests do without them.
 NO_COMMANDS = '[sandbox]\nkind = "none"\n'
-# How a question about a call begins.
+# Prefix of a question about a call.
 QUESTION = "May I "
 MARK = re.compile(r"\bm\d{4}\b")
-# What people ask for; what is told of their calls ends otherwise.
+# Request words of people, and suffixes of the receipts of their calls.
 WISH = re.compile(r"\b(act|look|run) (m\d{4})$", re.MULTILINE)
-# Seconds after which something has gone wrong for good, on the slowest of machines.
+# Seconds until a test has failed, on the slowest machine.
 PATIENCE = 60.0
 CONFIG = """
 [paths]
@@ -61,11 +61,11 @@ base_url = "{models}"
 
 
 class Town:
-    """A state folder and the processes that live on it, one after another.
+    """A state folder, and the processes that use it one after another.
 
-    *telegram* and *models* are what they see of the world.  An *effectful* one has the tool `act`.
-    The tools in *free* act unasked; *more* stands in its configuration besides.  Its clock is
-    *ahead* of the present one by so many seconds.
+    *telegram* and *models* are their fake services. An *effectful* town has the tool `act`. The
+    tools in *free* run without asking; *more* is extra configuration. Its clock is *ahead* of the
+    real one by that many seconds.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Town:
         self.stderr = folder / "stderr"
         self.process: trio.Process | None = None
         self.asked = 0
-        # Where its processes find Elwood.
+        # PYTHONPATH of its processes.
         self.root = ROOT
         self._polls = 0
         self._free = [tool for tool in free if effectful or tool != "act"]
@@ -117,7 +117,7 @@ class Town:
     # --- processes -----------------------------------------------------------------------------
 
     async def spawn(self) -> None:
-        """Begin a process."""
+        """Start a process."""
         assert self.process is None, "one is running"
         self._polls = self.telegram.polls
         self.process = await self._begin()
@@ -136,7 +136,7 @@ class Town:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process sees."""
+        """Return the environment of a process."""
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         return kept | {
             "HOME": str(self.folder),
@@ -146,17 +146,17 @@ class Town:
         }
 
     async def start(self) -> float:
-        """Begin a process and wait for its first poll; return the time of that."""
+        """Start a process and wait for its first poll; return the time of the poll."""
         await self.spawn()
         return await self.up()
 
     async def up(self) -> float:
-        """Wait for the first poll of the process; return the time of that."""
+        """Wait for the first poll of the process; return its time."""
         await self.until(lambda: self.telegram.polls > self._polls)
         return trio.current_time()
 
     async def kill(self) -> None:
-        """End the process as kill -9 does."""
+        """Kill the process, as kill -9 does."""
         assert self.process is not None
         self.process.kill()
         await self.process.wait()
@@ -171,12 +171,12 @@ class Town:
         return code
 
     def terminate(self) -> None:
-        """Ask the process to end."""
+        """Send SIGTERM to the process."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
     async def stop(self) -> None:
-        """Ask the process to end, and see that it does so well."""
+        """Send SIGTERM to the process, and check its exit code."""
         self.terminate()
         assert await self.ended() == 0
 
@@ -196,32 +196,32 @@ class Town:
     # --- what happens --------------------------------------------------------------------------
 
     async def until(self, true: Callable[[], Any]) -> None:
-        """Wait until a condition over what the Bot API saw holds."""
+        """Wait for a condition on the Bot API's record."""
         with trio.fail_after(PATIENCE):
             await self.telegram.until(true)
 
     async def eventually(self, true: Callable[[], Any]) -> None:
-        """Wait until a condition over the state folder holds, of which nobody tells us."""
+        """Poll for a condition on the state folder."""
         with trio.fail_after(PATIENCE):
             while True:
                 began = trio.current_time()
                 if true():
                     return
-                # What takes time to see must leave some to those who are watched.
+                # Slow checks must leave time to the processes they watch.
                 await trio.sleep(0.01 + 2 * (trio.current_time() - began))
 
     async def says(self, count: int) -> list[str]:
-        """Wait for *count* messages of ours; return them all."""
+        """Wait for *count* messages of the bot; return them all."""
         await self.until(lambda: len(self.said()) >= count)
         return self.said()
 
     def said(self, chat: int | None = None) -> list[str]:
-        """Return what was sent (to *chat*), but for questions and unfinished answers."""
+        """Return messages sent (to *chat*), without questions and unfinished answers."""
         texts = self.telegram.texts(chat)
         return [text for text in texts if not text.endswith(UNFINISHED) and QUESTION not in text]
 
     async def asks(self, count: int) -> None:
-        """Wait until the model has been asked *count* times."""
+        """Wait for *count* requests to the model."""
         with trio.fail_after(PATIENCE):
             while self.asked < count:
                 await self._changed.wait()
@@ -232,25 +232,25 @@ class Town:
         self._changed = trio.Event()
 
     def hang(self) -> None:
-        """Let the model not answer the next request."""
+        """Do not answer the next model request."""
         self.models.script.append(Say("never seen", delay=3600))
 
     def hold(self) -> None:
-        """Let `act` not come to its end."""
+        """Make `act` hang."""
         (self.folder / "workspace" / HOLD).touch()
 
     def release(self) -> None:
-        """Let it."""
+        """Let `act` return."""
         (self.folder / "workspace" / HOLD).unlink()
 
-    # --- what came of it -----------------------------------------------------------------------
+    # --- outcomes ------------------------------------------------------------------------------
 
     def journals(self) -> dict[str, list[Entry]]:
-        """Read the log of each session, but for a torn tail."""
+        """Read the log of each session without a torn end."""
         return journals(self.state)
 
     def broken(self, pushed: Mapping[int, str]) -> list[str]:
-        """List the promises that were broken; *pushed* are the marks of the messages by update."""
+        """List the broken promises; *pushed* are the marks of the messages by update."""
         logs = self.journals()
         entries = [entry for log in logs.values() for entry in log]
         sent = [
@@ -263,7 +263,7 @@ class Town:
         failed = {id_ for e in entries if isinstance(e, Replied) and e.failed for id_ in e.inputs}
         said = "\n".join(text for _, text in sent)
         for update, mark in pushed.items():
-            id_ = f"tg:{BOT['id']}:{update}"  # as the journals name it
+            id_ = f"tg:{BOT['id']}:{update}"  # the id used in the journals
             if id_ not in received:
                 found.append(f"{mark} was not accepted")
             elif mark not in said and id_ not in failed:
@@ -274,8 +274,8 @@ class Town:
         return [*found, *(f"seen, but no reply: {one}" for one in strays)]
 
     def buttons(self) -> list[SentMessage]:
-        """List the questions that wait for a button."""
-        typed = ("c:",)  # what stands below answers types a command
+        """List the questions with open buttons."""
+        typed = ("c:",)  # buttons below answers type a command
         return [s for s in self.telegram.sent if any(not b.startswith(typed) for b in s.buttons)]
 
     def running(self) -> set[int]:
@@ -284,24 +284,24 @@ class Town:
 
     @property
     def effects(self) -> list[str]:
-        """What `act` did."""
+        """Return the effects of `act`."""
         path = self.folder / "workspace" / EFFECTS
         return path.read_text().split() if path.exists() else []
 
     def last_request(self) -> str:
-        """Say what the model was last shown as said to it."""
+        """Return the newest message in the last model request."""
         return words(self.models.bodies[-1]["messages"][-1])
 
     async def verify(self) -> None:
-        """See that the receipts are whole."""
+        """Check the receipts with `elwood receipts verify`."""
         done = await self.command("receipts", "verify")
         assert done.returncode == 0, done.stderr.decode()
 
 
 def words(message: Json) -> str:
-    """Return what a message to the model says, without results, the days before and reminders.
+    """Return a user message without results, daily notes and reminders.
 
-    What stands before word of a turn that ended without an answer is not to be gone on with.
+    Text before the note of a turn that ended without an answer is ignored too.
     """
     texts = [remove_opening(block["text"]) for block in blocks(message) if block["type"] == "text"]
     texts = [text for text in texts if not text.startswith(TOLD_AGAIN)]
@@ -310,11 +310,11 @@ def words(message: Json) -> str:
 
 
 def obedient(body: Json, mark: str = "") -> Step:
-    """Do what the messages since the last answer ask for, and then say which marks they had.
+    """Do the requests since the last answer, then name their marks.
 
-    ``act m0001`` asks for the tool `act`, ``look m0002`` for a look at the workspace, ``run m0003``
-    for a command that leaves a line in *ran*, and children that would go on for long; *mark* stands
-    in the words of each of its processes.
+    ``act m0001`` calls `act`, ``look m0002`` looks at the workspace, ``run m0003`` runs a command
+    that adds a line to *ran* and leaves long-running children; *mark* is an argument of each of its
+    processes.
     """
     span: deque[Json] = deque()
     called = set()
@@ -354,7 +354,7 @@ async def town(
     more: str = NO_COMMANDS,
     ahead: float = 0.0,
 ) -> AsyncIterator[Town]:
-    """Make a town; at the end nothing runs in it any more, and its log holds no secret."""
+    """Create a town; check at the end that no process is left and its log contains no secret."""
     models = FakeModels(key=KEY)
     clock = dated.ahead(ahead)
     async with fake_telegram(clock=clock) as telegram, serving(models.answer) as url:

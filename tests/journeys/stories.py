@@ -1,4 +1,4 @@
-"""Stories: what is said and planned, what the model does, and what happens outside meanwhile."""
+"""Stories: messages, tasks, the model's actions, and outside events."""
 
 import re
 from functools import partial
@@ -28,20 +28,20 @@ from tests.journeys.crashing import Story, Trial
 from tests.journeys.home import EPOCH, FREE, MINE, Home, obedient
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
-# The first planned time of all tasks, and the id of the one that a story is about.
+# The first planned time of all tasks, and the id of the task of a story.
 DUE, ID = EPOCH + 1200.0, "t"
 PLANNED = re.compile(r"planned for \w+ (\d+-\d+-\d+) (\d+):(\d+)")
 
 
 def run_of(request: ModelRequest) -> str:
-    """Name the run that the model is asked about, by its planned time; "" if it is about none."""
+    """Return the run of a request by its planned time; "" if it is for none."""
     asked = [m.text for m in request.messages if isinstance(m, Human) and PLANNED.search(m.text)]
     found = PLANNED.search(asked[-1]) if asked else None
     return "-".join(found.groups()) if found else ""
 
 
 def acts(trial: Trial, request: ModelRequest) -> Completion:
-    """Act once in each run, under its name, and say so; fail at once while not well."""
+    """Act once in each run, under its name, and say so; fail immediately while not well."""
     name = run_of(request)
     newest = max(n for n, m in enumerate(request.messages) if isinstance(m, Human))
     if not PLANNED.search(getattr(request.messages[newest], "text", "")):
@@ -52,12 +52,12 @@ def acts(trial: Trial, request: ModelRequest) -> Completion:
 
 
 def reports(trial: Trial, request: ModelRequest) -> Completion:
-    """Say something about each run; nothing while not well."""
+    """Report about each run; nothing while not well."""
     return answer(f"Looked for {run_of(request)}." if trial.is_well else "")
 
 
 async def hours(trial: Trial) -> None:
-    """Let three planned times come, and watch the first."""
+    """Let three planned times pass, and watch the first."""
     await trial.quiet()
     trial.disk.armed = True
     await trial.until_time(DUE)
@@ -67,7 +67,7 @@ async def hours(trial: Trial) -> None:
 
 
 async def begins(trial: Trial) -> None:
-    """Take the configuration in for the first time, and let the first planned time come."""
+    """Load the configuration for the first time, and let the first planned time come."""
     trial.disk.armed = True
     await trial.quiet()
     await trial.until_time(DUE)
@@ -76,7 +76,7 @@ async def begins(trial: Trial) -> None:
 
 
 async def once(trial: Trial) -> None:
-    """Plan something in a conversation, and let its time come."""
+    """Plan a task in a conversation, and let its time come."""
     await trial.quiet()
     task = Task("", "Tea", Once(DUE), message="Time for tea.")
     await trial.life.address("timetable").ask(PlanTask(task=task))
@@ -87,7 +87,7 @@ async def once(trial: Trial) -> None:
 
 
 async def changes(trial: Trial) -> None:
-    """Let the checklist be gone through, nothing change, and then something."""
+    """Check an unchanged checklist, then a changed one."""
     await trial.quiet()
     trial.disk.armed = True
     first = EPOCH - EPOCH % 1800 + 1800
@@ -100,7 +100,7 @@ async def changes(trial: Trial) -> None:
 
 
 async def fails_twice(trial: Trial) -> None:
-    """Fail twice, of which the owner is told, and succeed at the third try."""
+    """Fail twice, which is reported to the owner, and succeed at the third attempt."""
     trial.is_well = False
     await trial.quiet()
     await trial.until_time(DUE)
@@ -113,7 +113,7 @@ async def fails_twice(trial: Trial) -> None:
 
 
 async def fails_once(trial: Trial) -> None:
-    """Fail after all has been done, and not the next time."""
+    """Fail after all work is done, and not the next time."""
     trial.is_well = False
     await trial.quiet()
     trial.disk.armed = True
@@ -125,7 +125,7 @@ async def fails_once(trial: Trial) -> None:
 
 
 async def is_paused(trial: Trial) -> None:
-    """Fail until it is paused, and be resumed by the button."""
+    """Fail until the task is paused, then resume it by its button."""
     trial.is_well = False
     await trial.quiet()
     at = DUE
@@ -144,13 +144,13 @@ async def is_paused(trial: Trial) -> None:
 
 
 def has_acted(trial: Trial) -> bool:
-    """Tell whether the call of the run has come to its end, whichever."""
+    """Return True if the call of the run has ended in any way."""
     entries = trial.home.entries(f"{SESSION}{ID}")
     return any(isinstance(e, CallEnded) and e.outcome != "waiting" for e in entries)
 
 
 async def is_allowed(trial: Trial, wait: bool) -> None:
-    """Let the owner allow the call of the run, at once, or long after it has ended."""
+    """Let the owner allow the run's call, immediately or long after the run."""
     await trial.quiet()
     trial.disk.armed = True
     trial.home.clock_error -= DUE - trial.home.now()
@@ -166,7 +166,7 @@ async def is_allowed(trial: Trial, wait: bool) -> None:
 
 
 async def is_allowed_in_the_morning(trial: Trial) -> None:
-    """Let what a run wants at night be put to the owner when they are awake."""
+    """Put a call from the night to the owner in the morning."""
     await trial.quiet()
     trial.disk.armed = True
     await trial.until_time(DUE)
@@ -181,7 +181,7 @@ async def is_allowed_in_the_morning(trial: Trial) -> None:
 
 
 async def jumps(trial: Trial, seconds: float) -> None:
-    """Let the wall clock jump while the model thinks, and be right again at last."""
+    """Let the wall clock jump while the model thinks, then set it right."""
     await trial.quiet()
     trial.disk.armed, trial.jump = True, seconds
     await trial.until_time(DUE)
@@ -194,7 +194,7 @@ async def jumps(trial: Trial, seconds: float) -> None:
 
 
 async def is_talked_to(trial: Trial) -> None:
-    """Let the owner say something while the task runs in their conversation."""
+    """Let the owner write while the task runs in their conversation."""
     await trial.quiet()
     trial.disk.armed = True
     trial.home.clock_error -= DUE - trial.home.now()
@@ -206,7 +206,7 @@ async def is_talked_to(trial: Trial) -> None:
 
 
 async def is_wanted(trial: Trial) -> None:
-    """Let the owner want a run now."""
+    """Let the owner request a run now."""
     await trial.quiet()
     trial.disk.armed = True
     trial.home.fake.say(f"/tasks run {ID}")
@@ -216,7 +216,7 @@ async def is_wanted(trial: Trial) -> None:
 
 
 async def is_cancelled(trial: Trial) -> None:
-    """Cancel a task whose run waits for a yes, and say yes behind that."""
+    """Cancel a task whose run waits for a yes, then say yes."""
     await trial.quiet()
     task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
     await trial.life.address("timetable").ask(PlanTask(task=task))
@@ -236,7 +236,7 @@ async def is_cancelled(trial: Trial) -> None:
 
 
 def checklist(h: Home) -> None:
-    """Write a checklist that looks at a file."""
+    """Write a checklist that watches a file."""
     folder = h.folder / "workspace"
     folder.mkdir()
     (folder / "HEARTBEAT.md").write_text("- Is there mail?\n\nWatch: inbox.md\n")
@@ -244,7 +244,7 @@ def checklist(h: Home) -> None:
 
 
 def settings(prompt: str = "Act.", *, free: tuple[str, ...] = FREE, **about: Any) -> dict[str, Any]:
-    """Plan something for each hour."""
+    """Plan an hourly task."""
     task = Task(ID, "Work", Every(HOUR, DUE - HOUR), prompt=prompt, origin="config", **about)
     return {
         "tasks": ConfiguredTasks((task,)),
@@ -297,21 +297,21 @@ OF_TASKS = {
 
 
 def told(trial: Trial, request: ModelRequest) -> Completion:
-    """Do as one is told; not again what was done."""
+    """Follow the newest message, except calls already made."""
     if any(isinstance(m, Notice) and "✓ act x" in m.text for m in request.messages):
         return answer("It is done already.")
     return obedient(request)
 
 
-# In place of a message: an orderly stop and a start, and a wait of some seconds.  A message behind
-# a "!", and a command, does not wait until everything before has settled.
+# Steps that are not messages: an orderly restart, and a wait of some seconds. A message after a
+# "!", and a command, do not wait for earlier work.
 RESTART, PAUSE = "restart", "pause "
 
 
 def tells(*said: str, asks: bool = True, slow: float = 0.0, nests: bool = False) -> Story:
-    """Make a story of what the owner says; tools ask, and the owner answers by `MANNERS`.
+    """Return a story of the owner's messages; tools ask, and the owner answers by `MANNERS`.
 
-    If it *nests*, there is a tool that makes calls of its own.
+    If it *nests*, there is a tool that makes nested calls.
     """
 
     async def happen(trial: Trial) -> None:
@@ -339,7 +339,7 @@ def tells(*said: str, asks: bool = True, slow: float = 0.0, nests: bool = False)
 
 
 def reading(h: Home) -> None:
-    """Add a tool that brings strangers' words."""
+    """Add a tool that returns untrusted text."""
 
     async def browse(given: Named, context: ToolContext) -> Output:
         await trio.sleep(1)
@@ -349,7 +349,7 @@ def reading(h: Home) -> None:
 
 
 def nesting(h: Home) -> None:
-    """Add a tool that looks, acts and looks by calls of its own."""
+    """Add a tool that reads, acts and reads by nested calls."""
 
     async def chain(given: Named, context: ToolContext) -> str:
         before = await context.call("look", {"name": given.name})
@@ -362,7 +362,7 @@ def nesting(h: Home) -> None:
 
 
 async def transcribed(asked: Request) -> Reply:
-    """Take ten seconds for the words of a recording; one without words is refused."""
+    """Transcribe a recording in ten seconds; refuse one without words."""
     await trio.sleep(10)
     [(_, data)] = asked.form()[1].values()
     words = data.removeprefix(b"OggS").decode()
@@ -375,7 +375,7 @@ def listening(h: Home) -> None:
 
 
 async def is_recorded(trial: Trial) -> None:
-    """Let the owner speak: with a text behind it, in vain, in vain with words, and until a stop."""
+    """Send recordings: with a text after it, failing, failing with words, and until a stop."""
     fake = trial.home.fake
     await trial.quiet()
     trial.disk.armed = True

@@ -1,4 +1,4 @@
-"""Attached clients that are not terminals: a page of the tests, with a channel of its own."""
+"""Attached clients other than terminals: a page of the tests, with a separate channel."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -122,11 +122,11 @@ async def test_a_post_that_no_client_reads_is_undeliverable(h: Home) -> None:
 async def test_a_slow_client_is_detached_with_the_reason(
     h: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets the frames of its queue and the reason, if it reads them in time."""
+    """It gets the queued frames and the reason if it reads them in time."""
     async with served(h) as (life, page), page.visit() as me:
         outbox = life.core.channels.outboxes["page"]
         ends = trio.Event()
-        here, there = lockstep_stream_pair()  # nothing is buffered on the way
+        here, there = lockstep_stream_pair()  # no buffer in between
 
         async def serve() -> None:
             async with there:

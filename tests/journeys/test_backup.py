@@ -1,4 +1,4 @@
-"""A backup taken of a house that goes on, and restored elsewhere: what is equal, what is told."""
+"""A backup taken while Elwood runs, restored elsewhere: equal content, and reports."""
 
 import random
 import time
@@ -29,7 +29,7 @@ from tests.journeys.test_kill9 import World
 
 STRANGER = 4711
 RESTORED = "I was restored from a backup"
-# What the owner is told of a call that was cut off.
+# The notice about an interrupted call.
 CUT_OFF = "? act x"
 
 
@@ -59,7 +59,7 @@ async def places(folder: Path) -> list[str]:
         async with h.life() as life:
             await life.say("call act x")
         tags = dict.fromkeys(h.names())
-    return [f"after write {tag}" for tag in tags]  # not every line has a sync of its own
+    return [f"after write {tag}" for tag in tags]  # not every line has a separate sync
 
 
 async def test_a_backup_from_any_moment_repeats_nothing_silently(
@@ -100,7 +100,7 @@ async def test_a_backup_from_any_moment_repeats_nothing_silently(
                 replies = [entry for entry in entries if isinstance(entry, Replied)]
                 assert [id_ for reply in replies for id_ in reply.inputs] == received, place
                 async with there.life() as life:
-                    await trio.sleep(2)  # what was said before the restore is doubtful
+                    await trio.sleep(2)  # messages before the restore are doubtful
                     await life.say("and on")
                 assert h.fake.texts()[-1] == "re: and on"
     assert endings == {"", "I", "(again)"}
@@ -124,7 +124,7 @@ async def test_an_old_yes_does_not_run_a_restored_call(h: Home) -> None:
         async with there.life() as life:
             await life.until(lambda: not there.fold().pending)
             h.fake.press(yes, user=OWNER, message=question)
-            await trio.sleep(2)  # what was said before the restore is doubtful
+            await trio.sleep(2)  # messages before the restore are doubtful
             await life.say("and on")
         assert h.effects.done == ["act x"]
         book = ApprovalBook()
@@ -136,7 +136,7 @@ async def test_an_old_yes_does_not_run_a_restored_call(h: Home) -> None:
 async def test_a_backup_under_load_is_consistent(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Each log in the backup is the beginning of what it became, and together they make sense."""
+    """Each log in the backup is a prefix of the final log, and together they are consistent."""
     seed = request.config.getoption("--kill-seed")
     seed = random.randrange(10**6) if seed is None else seed
     print(f"to repeat this: --kill-seed {seed}")
@@ -151,7 +151,7 @@ async def test_a_backup_under_load_is_consistent(
             await trio.to_thread.run_sync(lambda: take(of_town(here), clock=time.time, keep=9))
         await here.eventually(world.is_settled)
         await here.stop()
-        # What Telegram still held would be new to whoever comes out of the backup.
+        # Updates that Telegram still holds would be new to the restored Elwood.
         assert not here.telegram.unconfirmed
         backups = found(here.state / "backups")
         assert len(backups) == 3
@@ -164,10 +164,10 @@ async def test_a_backup_under_load_is_consistent(
         done_before = list(there.effects)
         receipts = [e for journal in there.journals().values() for e in journal]
         acted = {e.target for e in receipts if isinstance(e, CallEnded) and e.outcome == "ok"}
-        # What a receipt says was done is in the workspace, which was read after it.
+        # Effects in the receipts are in the workspace, which was copied after the logs.
         assert {target for target in acted if MARK.fullmatch(target)} <= set(done_before)
         await there.start()
-        # Telegram dates in whole seconds, and what is not later than the restore is doubtful.
+        # Telegram dates are whole seconds; messages not later than the restore are doubtful.
         put_back = restored(there.state)
         assert put_back is not None
         await trio.sleep(max(0.0, put_back.restored_at + 1.0 - time.time()))
@@ -191,7 +191,7 @@ def of_town(here: Town) -> Scope:
 
 
 def elsewhere(here: Town, folder: Path) -> Town:
-    """Found another town between the same services, with nothing in it but its configuration."""
+    """Create another town with the same services, and only its configuration."""
     folder.mkdir()
     there = Town(folder, here.telegram, here.models, effectful=True)
     there.config.write_text(here.config.read_text().replace(str(here.folder), str(folder)))

@@ -1,4 +1,4 @@
-"""A task that is cancelled, and what its runs had asked the owner for: nobody does it any more."""
+"""A cancelled task, and the open questions of its runs: they are withdrawn."""
 
 import json
 
@@ -29,7 +29,7 @@ GONE = "This was withdrawn, as it will not run any more already: act"
 
 
 def wanting(h: Home) -> Home:
-    """Let runs want to act, which is asked about, and the owner have tasks cancelled."""
+    """Let runs propose a call that needs approval, and the owner cancel tasks."""
 
     def think(request: ModelRequest) -> Completion:
         said = newest(request)
@@ -48,8 +48,8 @@ def wanting(h: Home) -> Home:
 
 
 async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
-    """Wait for a run that has asked and ended; return the question as a telephone still has it."""
-    await trio.sleep(1)  # until the tasks of a file are taken in
+    """Wait for a run that has asked and ended; return the question as the phone still shows it."""
+    await trio.sleep(1)  # until the tasks of a file are loaded
     before = len(questions(h))
     await life.pass_time(90.0)
     question = evolve(await asked(h, life, before + 1))
@@ -59,7 +59,7 @@ async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
 
 
 def withdrawn(h: Home, session: str = OWN) -> list[str]:
-    """List the calls that were taken back in a session."""
+    """List the withdrawn calls of a session."""
     found = [entry for entry in h.entries(session) if isinstance(entry, CallDecided)]
     return [entry.call for entry in found if entry.ruling == "withdrawn"]
 
@@ -69,7 +69,7 @@ async def schedule(life: Life, task: Task = TASK) -> None:
 
 
 async def test_a_cancelled_task_withdraws_its_questions(h: Home) -> None:
-    """By the assistant; by a command: the story "cancelled"."""
+    """Cancelled by the assistant; by a command: the story "cancelled"."""
     async with wanting(h).life() as life:
         await schedule(life)
         question = await ran(h, life)
@@ -96,7 +96,7 @@ async def test_a_task_removed_before_a_start_withdraws_its_questions(h: Home) ->
 
 
 async def test_only_questions_of_the_cancelled_task_are_withdrawn(h: Home) -> None:
-    """In a conversation that has asked for other things, too; the model hears of it there."""
+    """Also in a conversation with other questions; its model gets a notice."""
     async with wanting(h).life() as life:
         h.fake.say("act")
         mine = await asked(h, life)
@@ -116,7 +116,7 @@ async def test_only_questions_of_the_cancelled_task_are_withdrawn(h: Home) -> No
 
 
 async def test_a_run_that_ends_its_own_task_keeps_its_question(h: Home) -> None:
-    """As in: look until it is green, then deploy it."""
+    """For example: watch until the build is green, then deploy."""
     async with wanting(h).life() as life:
 
         def think(request: ModelRequest) -> Completion:

@@ -1,4 +1,4 @@
-"""A call starts a child run in a session of its own: bounded, labelled, and never run twice."""
+"""A call starts a child run in a separate session: bounded, labelled, never run twice."""
 
 from pathlib import Path
 
@@ -188,7 +188,7 @@ async def test_a_stop_interrupted_by_a_crash_still_stops_the_child(h: Home) -> N
 
 
 async def test_an_orderly_restart_does_not_stop_a_child(h: Home) -> None:
-    """The parent does not hold the stop up, and finds its child again."""
+    """The parent does not delay the stop, and finds its child again."""
     h.more_channels = (feature(),)
     released = trio.Event()
 
@@ -214,7 +214,7 @@ async def test_an_orderly_restart_does_not_stop_a_child(h: Home) -> None:
 
 
 async def test_a_child_stays_within_the_bounds_of_its_run(h: Home) -> None:
-    """The child is charged to the same task, and what it did the task has done."""
+    """The child is charged to the same task, and its effects count as the task's."""
     h.more_channels = (feature(),)
     own = RunBounds("inbox", tools=("order", "act"), budget=Budget(tokens=50_000), series=3)
 
@@ -266,7 +266,7 @@ async def test_the_number_of_children_is_bounded(h: Home) -> None:
 
 
 async def test_the_person_is_told_when_a_childs_call_is_allowed_later(h: Home) -> None:
-    """The parent has its answer by then."""
+    """The parent has its answer already."""
     h.more_channels = (feature(children=("destroy",)),)
 
     def think(request: ModelRequest) -> Completion:
@@ -295,7 +295,7 @@ async def test_the_person_is_told_when_a_childs_call_is_allowed_later(h: Home) -
 async def test_a_kill_never_runs_a_child_twice(
     tmp_path: Path, virtual_time: None, first: int
 ) -> None:
-    """At steps from the call on: the call has one outcome, and the effect is done once at most."""
+    """For kills after each step from the call on: one outcome, at most one effect."""
     steps = 0
     death = first
     while True:

@@ -1,4 +1,4 @@
-"""The clock in the whole app: a day that costs nothing, and what is told where."""
+"""Scheduled tasks in the whole app: idle days cost nothing, and news go to the right chat."""
 
 import json
 import re
@@ -41,9 +41,10 @@ def write(h: Home, name: str, text: str) -> None:
 
 
 async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR) -> None:
-    """Let the wall clock go on in steps, as a machine does that sleeps in between.
+    """Advance the wall clock in steps, like a machine that sleeps in between.
 
-    The scheduler is woken after each: it would look within a minute, and that is tested elsewhere.
+    The scheduler is woken after each step. It would check within a minute, which is tested
+    elsewhere.
     """
     await trio.sleep(DONE)
     for _ in range(round(seconds / step)):
@@ -51,7 +52,7 @@ async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR
 
 
 async def test_an_idle_day_costs_nothing_and_writes_little(h: Home) -> None:
-    """What stays are two chores, a backup and a sweep, and the anchors of what they wrote."""
+    """Only two chores, a backup and a sweep, and the anchors of their records are written."""
 
     def size() -> int:
         return sum(path.stat().st_size for path in h.state.rglob("*.jsonl*"))
@@ -64,7 +65,7 @@ async def test_an_idle_day_costs_nothing_and_writes_little(h: Home) -> None:
     async with h.life() as life:
         for _ in range(2):
             for _ in range(24):
-                # In each hour the records are anchored once, if they have grown.
+                # The records are anchored hourly if they have grown.
                 await trio.sleep(EVERY)
                 await pass_time(h, life, 2 * HALF_HOUR - EVERY, 2 * HALF_HOUR - EVERY)
             assert len(h.asked) == 1, "a list that was never gone through is"
@@ -81,7 +82,7 @@ async def test_an_idle_day_costs_nothing_and_writes_little(h: Home) -> None:
 
 
 async def test_a_plain_checklist_is_checked_at_each_heartbeat(h: Home) -> None:
-    """The world changes while the list does not; what was told is not told again."""
+    """The world changes while the list does not; old news are not repeated."""
     h.settings |= ALWAYS
     is_red = True
 
@@ -122,7 +123,7 @@ async def test_an_outage_does_not_pause_the_checklist(h: Home) -> None:
 
 
 async def test_pages_and_commands_are_watched_only_if_allowed_without_asking(h: Home) -> None:
-    """By the tools for them, as the policy allows; what would be asked about is told instead."""
+    """By their tools, as the policy allows; a call that would need approval is reported instead."""
     page, effects = "one", h.effects
 
     class Address(msgspec.Struct):
@@ -157,7 +158,7 @@ async def test_pages_and_commands_are_watched_only_if_allowed_without_asking(h: 
         written = [path.read_bytes() for path in sorted(h.state.rglob("*.jsonl"))]
         await pass_time(h, life, 2 * HALF_HOUR)
         assert h.texts() == ["It says one."]
-        # A look that finds nothing new is counted, and written nowhere.
+        # An unchanged look is counted, and not logged.
         assert [path.read_bytes() for path in sorted(h.state.rglob("*.jsonl"))] == written
         page = "two"
         await pass_time(h, life, 4 * HALF_HOUR)
@@ -314,7 +315,7 @@ async def test_a_failing_task_is_reported_paused_and_resumed(h: Home) -> None:
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
 async def test_a_run_is_stopped(h: Home, verb: str) -> None:
-    """Its model is let go of at once; that is no failure, and not done again after a restart."""
+    """Its model request is cancelled immediately; that is no failure, and it is not repeated."""
     h.more_tools = ("schedule",)
     given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
     began, gone = trio.Event(), trio.Event()
@@ -353,7 +354,7 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
 
 
 async def test_an_empty_budget_is_not_a_failure(h: Home) -> None:
-    """It is told once; the next day there is money again, and nobody has to resume anything."""
+    """It is reported once; the next day the budget is full again, and no one must resume it."""
     budget = Budget(tokens=20_000)
     task = Task(
         "news", "News", Every(3600.0), prompt="What is new?", budget=budget, origin="config"

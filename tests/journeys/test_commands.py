@@ -22,7 +22,7 @@ from tests.journeys.test_memory import thinking, typed
 from tests.model_roles import asking
 
 DEAR = "scripted/dear"
-# What each says in a house where nothing has happened, and in one that was used.
+# Expected texts of each command in an unused home and in a used one.
 SAID = {
     "new": ("A new conversation", "A new conversation"),
     "stop": ("Nothing is running", "Nothing is running"),
@@ -54,7 +54,7 @@ SAID = {
 
 @pytest.fixture
 def busy(h: Home) -> Home:
-    """A home whose model saves notes, sums up, and does what it is told."""
+    """A home whose model saves notes, summarizes, and follows messages."""
     h.more_tools = ("save_memory",)
 
     def think(request: ModelRequest) -> Completion:
@@ -68,7 +68,7 @@ def busy(h: Home) -> Home:
 
 
 async def use(life: Life) -> None:
-    """Let something of everything happen."""
+    """Create some content of every kind."""
     await life.say("one", "call act rent", typed("save_memory", key="tea", content="green"))
     task = Task("mail", "Look for mail", Every(3600.0, EPOCH), prompt="Look.")
     await life.address("timetable").ask(PlanTask(task=task))
@@ -76,7 +76,7 @@ async def use(life: Life) -> None:
 
 @pytest.mark.parametrize("is_used", [False, True])
 async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> None:
-    """In words that fit a telephone, in a house where nothing has happened and in a used one."""
+    """Answers fit a phone, in an unused home and in a used one."""
     h = busy
     async with h.life() as life:
         await life.until(lambda: f"chat {OWNER}" in h.fake.menus)
@@ -84,7 +84,7 @@ async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> N
         assert SAID.keys() <= menu.keys()
         if is_used:
             await use(life)
-        # Those that take something away come last.
+        # Destructive commands come last.
         last = ("branch", "retry", "undo", "new")
         for name in (*(one for one in menu if one not in last), *last):
             text = await life.say(f"/{name}")
@@ -98,7 +98,7 @@ async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> N
 
 
 async def test_a_receipt_opens_by_number_or_button(busy: Home) -> None:
-    """Where it is read by the owner alone; what only looked needs no button."""
+    """Only where the owner alone reads; read-only calls have no button."""
     h = busy
     async with h.life() as life:
         assert "call act rent" not in await life.say("call look a, look b, act rent")
@@ -144,7 +144,7 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
             assert newest_ in first, first
             assert oldest in second, second
             assert newest_ not in second
-        # It goes back to a conversation, too; a page that there is not is the last one.
+        # A conversation can be reopened too; a page after the end shows the last page.
         await life.say("/sessions page 99")
         data, message = h.fake.button("/resume 1") or ("", None)
         h.fake.press(data, message=message)
@@ -179,7 +179,7 @@ async def test_another_model_is_used_in_one_conversation_only(busy: Home) -> Non
 
 
 async def test_a_person_can_have_a_conversation_summarized(busy: Home) -> None:
-    """What runs is answered before, what is said meanwhile after it."""
+    """The running turn is answered before the summary, new messages after it."""
     h = busy
     async with h.life() as life:
         await life.say("a " * 2_000, "b " * 2_000)
@@ -200,7 +200,7 @@ async def test_a_person_can_have_a_conversation_summarized(busy: Home) -> None:
 
 
 async def test_a_crash_during_a_summary_loses_nothing(busy: Home) -> None:
-    """It is made again at the next start; meanwhile the person sees that somebody writes."""
+    """It is made again at the next start, while the chat shows typing."""
     h, obey, slow = busy, busy.think, trio.Event()
 
     async def think(request: ModelRequest) -> Completion:

@@ -1,8 +1,8 @@
-"""The 37 rows of crash_points.jsonl, each in a test that bears its id, or named as told elsewhere.
+"""The 37 rows of crash_points.jsonl: each has a test with its id, or is listed in ELSEWHERE.
 
-All of Elwood runs: Telegram's two actors against a fake of its server, sessions, approvals,
-models.  Each row kills it at the place that the row names, starts it anew on what the disk holds,
-and judges what came of it; `Home.broken` looks for promises that were not kept in all of them.
+All of Elwood runs: Telegram's two actors with a fake of its server, sessions, approvals, models.
+Each row kills it at the named place, restarts it with the content of the disk, and checks the
+outcome; `Home.broken` checks the promises in all of them.
 """
 
 import os
@@ -46,9 +46,9 @@ class Row(msgspec.Struct):
     id: str
 
 
-# Rows that are told elsewhere, with more steps and orders.
+# Rows tested elsewhere, with more steps and orders.
 ELSEWHERE = {
-    "CP-01": "features/telegram/test_intake.py: nothing is confirmed that nobody has taken",
+    "CP-01": "features/telegram/test_intake.py: an update is confirmed after it is accepted",
     "CP-08": "agent/models/test_llm_failures.py: LLM-10, a stream that was cut is no response",
     "CP-12": "test_kill_steps.py: in time, and late; agent/approvals: after each entry",
     "CP-18": "test_kill_steps.py: many at once",
@@ -60,7 +60,7 @@ ELSEWHERE = {
     "CP-29": "test_kill_steps.py: two kills",
     "CP-35": "agent/people/test_pairing.py: a clock set back; test_kill_steps.py: a day back",
     "CP-36": "test_service.py: a second service on the same state",
-    "CP-37": "agent/session/test_replay.py: results stand behind their calls",
+    "CP-37": "agent/session/test_replay.py: results follow their calls",
 }
 
 
@@ -75,7 +75,7 @@ def test_every_row_has_its_test() -> None:
 
 
 async def say_and_die(h: Home, text: str, place: str, *, nth: int = 1) -> None:
-    """One life: somebody says something, and the process dies at *place*."""
+    """Run one process: send a message, and die at *place*."""
     h.kill(place, nth=nth)
     async with h.life() as life:
         h.fake.say(text)
@@ -83,20 +83,20 @@ async def say_and_die(h: Home, text: str, place: str, *, nth: int = 1) -> None:
 
 
 async def recover(h: Home) -> None:
-    """One more life, until nothing is owed; no promise may be broken by then."""
+    """Run another process until no work is left; no promise may be broken then."""
     async with h.life() as life:
         await life.settled()
     assert h.broken() == []
 
 
-# --- one kill, and what is left of it -------------------------------------------------------------
+# --- one kill, and the state after it -------------------------------------------------------------
 
 HELLO, ACTED = "re: hello", f"re: acted on boldly\n\n{HEAD}\n✓ act boldly"
 CUT_OFF = f"{HEAD}\n? act boldly (may or may not have happened; not repeated)"
-# What is said, where the process dies, how often `act` had acted by then; afterwards: what was
-# heard, how often the model was asked, and what became of the call.  A reply's first part is
-# recorded with it, so it counts as one that may have been sent: too much said once is better than a
-# write more in every turn.
+# The message, where the process dies, and how often `act` had run by then; afterwards: the
+# messages, the number of model requests, and the outcome of the call. The first part of a reply is
+# recorded with the reply, so it counts as possibly sent: one repeat is better than one more write
+# in every turn.
 KILLS = {
     "CP-02 not written: it comes again": ("hello", "before write received", 0, [HELLO], 1, ""),
     "CP-03 torn: it is cut and kept": ("hello", "torn write received", 0, [HELLO], 1, ""),
@@ -139,7 +139,7 @@ async def test_a_kill_is_survived(h: Home, row: str) -> None:
 async def test_cp_05_06_07_19_an_interrupted_request_is_repeated_from_the_log(
     h: Home, said: str
 ) -> None:
-    """Behind the message that was confirmed or behind a result, and though words were shown."""
+    """After the confirmed message or after a result, even if words were shown."""
 
     async def killed(request: ModelRequest) -> Completion:
         if said == "hello" or isinstance(request.messages[-1], Results):
@@ -162,11 +162,11 @@ async def test_cp_05_06_07_19_an_interrupted_request_is_repeated_from_the_log(
     assert len(h.texts()) == 1
 
 
-# --- approvals: what may be done ------------------------------------------------------------------
+# --- approvals ------------------------------------------------------------------------------------
 
 
 def asking(h: Home) -> Home:
-    """Let no tool act unasked, and the script of the workspace be one of those."""
+    """Let no tool run without asking, including the script of the workspace."""
     h.settings["policy"] = PolicySettings()
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
     h.more_tools = (script(h),)
@@ -174,7 +174,7 @@ def asking(h: Home) -> Home:
 
 
 def script(h: Home) -> Tool:
-    """Make a tool whose approval is bound to a file, as that of `python3 a.py` is."""
+    """Build a tool whose approval is bound to a file, like that of `python3 a.py`."""
     file = h.folder / "workspace" / "a.py"
 
     async def plan(given: Named, context: ToolContext) -> Plan:
@@ -190,7 +190,7 @@ def script(h: Home) -> Tool:
 
 
 async def test_cp_11_unknown_buttons_have_expired(h: Home) -> None:
-    """Ours writes before it asks, so a question without a record is one whose journal was lost."""
+    """Elwood writes before it asks, so a question without a record means a lost journal."""
     async with asking(h).life() as life:
         h.fake.say("call act boldly")
         await life.until(lambda: questions(h) and not h.fake.unconfirmed)
@@ -240,10 +240,10 @@ async def test_cp_13_an_approved_call_runs_once_if_unchanged(
     if change == "the file":
         file.write_text("new")
     else:
-        h.clock_error = -2 * DAY  # a yes counts for one; Elwood was down that long
+        h.clock_error = -2 * DAY  # a yes is used once; Elwood was down that long
     before = len(questions(h))
-    # Of a call that it has gone on without, and whose yes it has not heard of, a conversation
-    # learns that nobody answered in time; any other is asked about again.
+    # A conversation that has gone on without an answer, and has not heard of the yes, learns that
+    # the answer came too late. Any other call needs a new answer.
     is_over = change == "the day" and late and place in ("after sync ruled", APPROVED[1])
     async with h.life() as life:
         if is_over:
@@ -266,7 +266,7 @@ async def test_cp_13_an_approved_call_runs_once_if_unchanged(
 async def test_cp_14_an_interrupted_call_is_recovered_by_its_class(
     h: Home, tool: str, outcome: str, runs: int
 ) -> None:
-    """A keyed one runs again, as `keep` does; what may run once does not."""
+    """A keyed call runs again, as `keep` does; a once call does not."""
     h.more_tools = (keep(h),)
     await say_and_die(h, f"call {tool} it", "after sync started")
     assert h.effects.done == []
@@ -278,7 +278,7 @@ async def test_cp_14_an_interrupted_call_is_recovered_by_its_class(
 
 
 async def test_an_interrupted_read_only_round_is_repeated(h: Home) -> None:
-    """It is one line with its results: before that, nothing of it stands in the log."""
+    """It is one log line with its results; before that, the log has nothing of it."""
     await say_and_die(h, "call look there, look here", "before write said")
     assert sorted(h.effects.done) == ["look here", "look there"]
     assert "said" not in h.names()
@@ -302,8 +302,10 @@ def keep(h: Home) -> Tool:
 async def test_cp_15_commands_of_a_killed_elwood_are_ended(
     tmp_path: Path, rung: Rung, frozen: bool
 ) -> None:
-    """Real houses and a real command, with children that hear no signal, one in a session of its
-    own.  One launcher is kept from ending them: then the next house does."""
+    """A real command has children that ignore signals, one in a separate session.
+
+    One launcher is kept from ending them: then the next start does.
+    """
     try:
         (tmp_path / "try").mkdir()
         probe = SandboxSettings(kind=rung)
@@ -365,7 +367,7 @@ async def test_cp_22_only_missing_parts_are_sent(h: Home) -> None:
 
 
 async def test_cp_28_a_stop_waits_for_a_tool_and_accepts_nothing_more(h: Home) -> None:
-    """`act` takes a second; what would take for ever is ended by the grace: test_service.py."""
+    """`act` takes a second; a call without an end is cut by the grace period: test_service.py."""
     began = trio.Event()
     h.effects.before = lambda name: began.set()
     async with h.life() as life:
@@ -388,7 +390,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_and_accepts_nothing_more(h: Home) -
 
 @pytest.mark.parametrize("chat", [OWNER, OTHER])
 async def test_cp_30_a_full_disk_accepts_nothing_and_says_so_once(h: Home, chat: int) -> None:
-    """Neither in a conversation that is in memory nor in one that would begin."""
+    """Neither in a conversation that is in memory nor in a new one."""
     async with h.life() as life:
         await life.say("first")
         h.disk.fill()
@@ -421,8 +423,10 @@ async def test_cp_31_without_a_record_there_is_no_effect(h: Home) -> None:
 
 @pytest.mark.parametrize("left", ["reserve", "nothing", "nothing, and a kill"])
 async def test_cp_32_the_reserve_is_used_for_results(h: Home, left: str) -> None:
-    """Without even the reserve Elwood waits for room with the result in hand; dying so makes
-    the call unknown."""
+    """Without even the reserve, Elwood waits for room with the result in memory.
+
+    If it dies then, the call is unknown.
+    """
     if left != "reserve":
         h.disk.reserve_is_worth = 0
     h.disk.at("before write ended", h.disk.fill)
@@ -454,7 +458,7 @@ async def test_cp_33_a_failed_sync_stops_elwood(h: Home) -> None:
         assert life.escalated is not None
         assert "Input/output error" in str(life.escalated)
     tried = [step for step in h.disk.seen if "received" in step]
-    assert tried[-1] == "before sync received+turn"  # it was not tried again
+    assert tried[-1] == "before sync received+turn"  # it was not retried
     assert h.fake.unconfirmed == [1000]
     assert h.texts() == []
     await recover(h)
@@ -477,7 +481,7 @@ async def test_cp_34_a_damaged_journal_is_reported_and_not_changed(h: Home) -> N
         await life.until(lambda: h.alarms())
         assert trio.current_time() - began <= 60
         assert "line 1 is damaged" in h.alarms()[0]
-        await trio.sleep(250)  # a session is refused for as long as it takes
+        await trio.sleep(250)  # a session is refused during the retries
         h.fake.say("still there?")
         await life.until(lambda: not h.fake.unconfirmed)
         assert h.journal().read_bytes() == damaged

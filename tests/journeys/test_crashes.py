@@ -1,8 +1,8 @@
 """One test per row of the table "crash of each actor".
 
-A bug is put into the actor of a whole house.  Looked at is what others see: they are answered all
-the same, the message concerned has one outcome, and the actor table tells of the crash.  Rows of
-other actors stand where these are tested.
+Each test puts a bug into one actor of the whole app. It checks the view of other people: they are
+answered, the message concerned has one outcome, and the actor table shows the crash. Rows of other
+actors are in the tests of those actors.
 """
 
 from typing import cast
@@ -22,12 +22,12 @@ from elwood.foundation.runtime import Mailbox
 from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, MINE, OTHER, Body, Home, Life, OutboxBody, newest, obedient
 
-# Virtual seconds for an answer while something else is broken.
+# Virtual seconds for an answer while another part is broken.
 PROMPTLY = 2.0
 
 
 class Bug(Exception):
-    """A mistake of ours."""
+    """A programming error."""
 
 
 def crash() -> None:
@@ -35,7 +35,7 @@ def crash() -> None:
 
 
 async def others_answer(h: Home, life: Life, within: float = PROMPTLY) -> None:
-    """Somebody else has their answer promptly."""
+    """Check that another person gets an answer promptly."""
     before, began = len(h.texts(OTHER)), trio.current_time()
     h.fake.say("are you there?", chat=OTHER, user=OTHER)
     await life.until(lambda: len(h.texts(OTHER)) > before, 60)
@@ -44,7 +44,7 @@ async def others_answer(h: Home, life: Life, within: float = PROMPTLY) -> None:
 
 
 def crashed(life: Life, name: str, times: int = 1, why: str = "Bug: a mistake") -> None:
-    """The actor_table, and so `elwood inspect`, shows the crash of *name*, and of nobody else."""
+    """Check that the actor table, and so `elwood inspect`, shows only the crash of *name*."""
     actors = {actor.name: actor for actor in life.inspect().actors}
     assert actors[name].restarts == times
     assert why in (actors[name].last_crash or "")
@@ -57,7 +57,7 @@ def restarts(life: Life, name: str) -> int:
 
 
 async def test_an_intake_crash_loses_no_update(h: Home) -> None:
-    """Restarted; unconfirmed updates come again, known ids are ignored."""
+    """Restarted; unconfirmed updates arrive again, known ids are ignored."""
     fall = trio.Event()
 
     async def intake(mailbox: Mailbox[None], body: Body) -> None:
@@ -83,7 +83,7 @@ async def test_an_intake_crash_loses_no_update(h: Home) -> None:
 
 
 async def test_an_outbox_crash_repeats_the_message_with_a_mark(h: Home) -> None:
-    """The message in hand may have been sent: it is posted again, marked."""
+    """The current message may have been sent: it is posted again, with a mark."""
     falls = iter([True])
 
     async def outbox(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> None:
@@ -103,11 +103,11 @@ async def test_an_outbox_crash_repeats_the_message_with_a_mark(h: Home) -> None:
 
 
 async def test_a_pool_crash_wakes_sessions_with_work(h: Home) -> None:
-    """Running turns are cut off; the pool wakes the sessions that have work left."""
+    """Running turns are interrupted; the pool wakes sessions with work left."""
     async with h.life() as life:
         h.fake.say("call look there")
         await life.until(lambda: "turn" in h.names())
-        # A message that no pool understands.
+        # A message that no pool accepts.
         life.address("sessions").offer(cast("SessionsMail", "nonsense"))
         await life.settled()
         await others_answer(h, life)
@@ -118,7 +118,7 @@ async def test_a_pool_crash_wakes_sessions_with_work(h: Home) -> None:
 
 
 async def test_a_session_that_crashes_three_times_apologises(h: Home) -> None:
-    """Replayed, and the same inputs again; the third time it apologises and goes on."""
+    """Replayed with the same inputs; the third time it apologises and continues."""
     async with h.life() as life:
         h.disk.at("before write said", crash)
         await life.say("hello")
@@ -155,7 +155,7 @@ async def test_sessions_of_all_names_are_woken(h: Home, name: str) -> None:
 
 
 async def test_a_model_crash_is_retried_then_reported(h: Home) -> None:
-    """The turn asks once more, then fails politely; the others wait for the restart at most."""
+    """The turn retries once, then fails politely; others wait at most for the restart."""
     falls: list[str] = ["hello"]
 
     def buggy(request: ModelRequest) -> Completion:
@@ -177,7 +177,7 @@ async def test_a_model_crash_is_retried_then_reported(h: Home) -> None:
 
 
 async def test_an_approvals_crash_posts_open_questions_again(h: Home) -> None:
-    """Asked again; open prompts are posted again, and answers wait to be given."""
+    """Asked again; open prompts are posted again, and people can answer."""
     async with h.life() as life:
         h.disk.at("before write asked", crash)
         h.fake.say("let me in", chat=77, user=77)
@@ -197,7 +197,7 @@ async def test_an_approvals_crash_posts_open_questions_again(h: Home) -> None:
 
 
 async def test_too_many_crashes_stop_elwood(h: Home) -> None:
-    """Orderly stop of all; systemd would start us again, and all goes on."""
+    """Everything stops in order; systemd would restart Elwood, and work continues."""
 
     def buggy(request: ModelRequest) -> Completion:
         crash()

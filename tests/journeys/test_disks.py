@@ -1,6 +1,6 @@
-"""Full disks under the whole app: nothing is lost, nothing is done twice, the owner is told.
+"""Full disks under the whole app: nothing is lost or repeated, and the owner gets a notice.
 
-Rows CP-30 to CP-34 stand in test_crash_table; here are the other places where room can be missing.
+Rows CP-30 to CP-34 are in test_crash_table; here are the other places that need room.
 """
 
 import errno
@@ -24,7 +24,7 @@ PLACES = ("prompted", "said", "replied", "posting", "posted", "delivered")
 @pytest.mark.parametrize("reserve", [True, False])
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_full_disk_only_delays_work(h: Home, place: str, reserve: bool) -> None:
-    """The reserve lets an answer through that exists already; all else waits for room."""
+    """The reserve lets a finished answer through; all other work waits for room."""
     async with h.life() as life:
         if not reserve:
             h.disk.reserve_is_worth = 0
@@ -66,7 +66,7 @@ async def test_a_kill_on_a_full_disk_loses_nothing(h: Home) -> None:
 
 @pytest.mark.parametrize("place", ["before it was taken", "while it was written"])
 async def test_a_message_that_waits_for_the_disk_is_handled_once(h: Home, place: str) -> None:
-    """Nobody is asked to send again what may still be taken."""
+    """Elwood requests no repeat of a message that it can still accept."""
     async with h.life() as life:
         chat = OWNER if place == "while it was written" else OTHER
         await life.say("before", chat=chat)
@@ -84,7 +84,7 @@ async def test_a_message_that_waits_for_the_disk_is_handled_once(h: Home, place:
 
 
 async def test_a_cost_that_cannot_be_recorded_stops_further_calls(h: Home) -> None:
-    """The answer that was made is given; its cost is owed, and no further call is made."""
+    """The finished answer is sent; its cost is recorded later, and no further call is made."""
     async with h.life() as life:
         for _ in range(20):
             h.disk.at("before write charged", no_room)

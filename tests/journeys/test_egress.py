@@ -1,4 +1,4 @@
-"""What may leave in an address or a search, through the whole app, as the owner sees it."""
+"""Data in web addresses and searches, through the whole app, as the owner sees it."""
 
 import json
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ CARRIED = "DE89 3704 0044 0532"
 
 
 class Scene:
-    """One life, a web on loopback, and a model whose calls the test makes."""
+    """One process, a web on loopback, and a model whose calls the test chooses."""
 
     def __init__(self, h: Home, life: Life, wire: Wire, port: str) -> None:
         self.h, self.life, self.wire, self.port = h, life, wire, port
@@ -47,11 +47,11 @@ class Scene:
         h.think = lambda request: self.steps.pop(0) if self.steps else answer("re")
 
     def will(self, tool: str, **given: str) -> None:
-        """Let the model make a call at the next message."""
+        """Make the model call *tool* at the next message."""
         self.steps = [call(("c0", tool, json.dumps(given)))]
 
     async def refused(self, count: int) -> str:
-        """Let the model go on; say no to the question number *count*, which is returned."""
+        """Let the model continue, refuse question number *count*, and return it."""
         self.h.fake.say("go on")
         question = await asked(self.h, self.life, count)
         text = question.text

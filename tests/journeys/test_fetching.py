@@ -1,4 +1,4 @@
-"""Files and recordings are accepted at once, and fetched as the first work of their turn."""
+"""Files and recordings are accepted immediately, and fetched at the beginning of their turn."""
 
 import pytest
 import trio
@@ -15,7 +15,7 @@ FETCHING = "fetching the voice message"
 
 
 class Ears:
-    """A service that transcribes recordings, as slowly as it is told; no words: it fails."""
+    """A transcription service with a set delay; it fails if there are no words."""
 
     def __init__(self, h: Home, seconds: float = LONG) -> None:
         self.seconds = seconds
@@ -40,7 +40,7 @@ async def until_running(h: Home, life: Life) -> None:
 
 
 def transcript(h: Home, request: int = -1) -> str:
-    """What the model was shown of what was said, but for the time and the stored files."""
+    """Return the recordings' text in the request, without the time and the stored files."""
     texts = [str(getattr(message, "text", "")) for message in h.asked[request].messages]
     shown = next(text for text in reversed(texts) if "[machine transcript" in text)
     return shown.partition("]\n[")[2].partition("]\n")[2]
@@ -202,7 +202,7 @@ async def test_an_unfetchable_file_without_text_costs_no_model_call(h: Home) -> 
 
 
 async def test_a_transcript_is_never_a_command(h: Home) -> None:
-    """Commands are typed: a machine that mishears must not stop or begin anything."""
+    """Commands are typed: a transcription error must not stop or begin anything."""
     Ears(h, 1.0)
     async with h.life() as life:
         h.effects.hang = trio.Event()

@@ -1,4 +1,4 @@
-"""Many write at once, and for long: people are answered in order, and Telegram has no complaint."""
+"""Floods of messages: people are answered in order, and Telegram's limits are respected."""
 
 import itertools
 import tracemalloc
@@ -26,7 +26,7 @@ EACH = 10
 
 @pytest.fixture
 def paced(h: Home) -> Home:
-    """A home with the pace of the real one, at a Telegram that counts."""
+    """A home with the real rate limits, at a Telegram that counts."""
     h.pacing = Pacing()
     h.fake.rates = Rates()
     h.groups = (GROUP,)
@@ -34,7 +34,7 @@ def paced(h: Home) -> Home:
 
 
 async def flood(h: Home, numbers: Iterator[int]) -> None:
-    """Let fifty people write ten times, in turns, before anybody looks."""
+    """Let fifty people write ten messages each, in turns, before the first poll."""
     for _ in range(EACH):
         number = next(numbers)
         for person in (OWNER, OTHER, *STRANGERS):
@@ -43,7 +43,7 @@ async def flood(h: Home, numbers: Iterator[int]) -> None:
 
 
 def count_tasks() -> int:
-    """Count the tasks, but for those of the fake servers: one for each connection that is kept."""
+    """Count the tasks, without those of the fake servers: one for each open connection."""
     left, count = [trio.lowlevel.current_root_task()], 0
     while left:
         task = left.pop()
@@ -77,14 +77,14 @@ async def test_owners_are_answered_in_a_flood_of_strangers(paced: Home) -> None:
     assert len(h.asked) <= 4 * EACH + 1  # none of a stranger
     told = Counter(message.chat for message in h.fake.sent)
     assert all(told[stranger] <= 1 for stranger in STRANGERS)
-    assert grown < 1 << 20  # what the fakes keep of it included
+    assert grown < 1 << 20  # including the memory of the fakes
 
 
 async def test_a_busy_hour_causes_no_flood_wait(paced: Home, pytestconfig: pytest.Config) -> None:
     h, chance = paced, Random(1)
 
     async def think(request: ModelRequest) -> Completion:
-        """Speak for a while, with silences, and now and then for several messages."""
+        """Stream for a while, with pauses, and sometimes over several messages."""
         text = f"re: {newest(request)}"
         for _ in range(chance.randrange(40)):
             await trio.sleep(chance.choice([0.05, 0.3, 3.0]))

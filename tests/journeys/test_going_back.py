@@ -1,4 +1,4 @@
-"""Going back, archive and export in the real house, over restarts and kills."""
+"""Going back, archive and export in the real app, over restarts and kills."""
 
 import pytest
 import trio
@@ -9,7 +9,7 @@ from tests.journeys.home import MINE, Home
 
 
 def heard(h: Home) -> list[str]:
-    """What people said, as the model was last shown it."""
+    """Return the user messages of the newest model request."""
     messages: tuple[Message, ...] = tuple(h.asked[-1].messages)
     return [m.text.rsplit("\n", 1)[1].rsplit("] ")[-1] for m in messages if isinstance(m, Human)]
 
@@ -47,7 +47,7 @@ async def test_a_branch_can_begin_before_the_first_message(h: Home) -> None:
 
 
 def days(h: Home) -> str:
-    """What the daily notes say."""
+    """Return the text of the daily notes."""
     return "".join(path.read_text() for path in (h.folder / "workspace/threads/daily").iterdir())
 
 

@@ -1,4 +1,4 @@
-"""What others are told: nothing that is the owner's, unless the owner has said yes to that."""
+"""What other people are shown: nothing of the owner's without the owner's yes."""
 
 import re
 from functools import partial
@@ -26,11 +26,11 @@ ID, TITLE = "zq-party", "A surprise zqparty"
 KEY, NOTE = "zq-shoe", "Shoe size zqfortytwo"
 WORDS, CALL = "zqwords of the owner", "zqcall"
 DAMAGE = "not a line of a journal\n"
-# What is the owner's: their tasks, notes, words, calls, places on the disk, other conversations.
+# The owner's data: tasks, notes, messages, calls, paths, other conversations.
 PRIVATE = (ID, "zqparty", KEY, "zqfortytwo", "zqwords", CALL, f"tg-{OWNER}", OTHERS, ".jsonl")
-# What it costs, and what is counted of the owner's.
+# Costs and counts of the owner's data.
 COSTS = ("$", "Today (", "1 note", "This conversation:")
-# What may be typed behind commands that take something; "CODE" is one of an open question.
+# Arguments for commands; "CODE" is the code of an open question.
 GIVEN = {
     "export": ("md", "html"),
     "receipts": ("1",),
@@ -46,7 +46,7 @@ GIVEN = {
 
 
 def prepare(h: Home) -> None:
-    """Let notes be saved unasked, tasks run at night, and another's log be damaged."""
+    """Let notes be saved without asking and tasks run at night, and damage another person's log."""
     h.more_tools = ("save_memory",)
     h.settings["policy"] = PolicySettings(allow=("save_memory",))
     h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
@@ -55,7 +55,7 @@ def prepare(h: Home) -> None:
 
 
 async def planted(h: Home, life: Life) -> str:
-    """Let the owner have something of everything; return the code of a question that is open."""
+    """Create data of every kind for the owner; return the code of an open question."""
 
     def think(request: ModelRequest) -> Completion:
         said = newest(request)
@@ -86,7 +86,7 @@ async def let_in(h: Home, life: Life) -> None:
 
 
 async def told(h: Home, life: Life, chat: int, typed: str) -> str:
-    """Type something; return all that is said there for it, files included."""
+    """Type something; return everything sent to that chat, files included."""
     before = len(h.fake.sent)
     h.fake.say(typed, chat=chat, user=chat)
     await life.until(lambda: any(m.chat == chat for m in h.fake.sent[before:]))
@@ -111,7 +111,7 @@ async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
             for given in ("", *GIVEN.get(name, ()))
         }
         answers = {}
-        # What changes the conversation comes last, so that there is one to tell of.
+        # Commands that change the conversation come last, so that it exists before.
         for typed in sorted(said, key=lambda typed: (typed.startswith("/new"), typed)):
             text = answers[typed] = await told(h, life, GUEST, typed)
             assert not [one for one in (*PRIVATE, *COSTS) if one in text], (typed, text)
@@ -119,7 +119,7 @@ async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
         assert "Elwood" in answers["/status"]
         assert "for my owner only" in answers["/receipts 1"]
         assert h.effects.done == []
-        # The owner is told all of it: what was planted is there to be found.
+        # The owner sees all of it: the planted data can be found.
         own = "\n".join(
             [
                 await told(h, life, OWNER, typed)
@@ -135,7 +135,7 @@ GROUP = -500
 
 
 def in_group(h: Home, text: str, user: int = OWNER) -> None:
-    """Let *user* say something to us in a group; a command is by our name."""
+    """Let *user* write to the bot in a group; a command has its name."""
     if text.startswith("/"):
         name, _, given = text.partition(" ")
         text = f"{name}@elwood_bot {given}".rstrip()
@@ -182,7 +182,7 @@ async def test_no_command_shows_a_group_other_conversations(h: Home) -> None:
 
 
 async def test_a_features_command_is_listed_and_refused_like_a_built_in_one(h: Home) -> None:
-    """In /help, in the menus, by its alias, and for those that its record names."""
+    """In /help, in the menus, by its alias, and for the people that its record names."""
     equip(h)
     h.groups, h.more_channels = (GROUP,), (example_feature.FEATURE,)
     async with h.life() as life:
@@ -196,7 +196,7 @@ async def test_a_features_command_is_listed_and_refused_like_a_built_in_one(h: H
             assert h.fake.menus[menu]["parcels"] == "list the parcels"
             assert "answer" not in h.fake.menus[menu]
         assert "On their way: nothing." in await told(h, life, OWNER, "/post")
-        # A member may use it in a chat of their own; no one may where others read.
+        # A member may use it in a private chat; no one may use it where others read.
         assert "On their way: nothing." in await told(h, life, GUEST, "/post")
         in_group(h, "/post")
         await life.until(lambda: "/parcels is private" in "".join(h.texts(GROUP)))
@@ -210,7 +210,7 @@ def has_text(h: Home, text: str) -> bool:
 
 
 async def test_a_crowd_of_strangers_does_not_delay_the_owner(h: Home) -> None:
-    """Within what Telegram lets through: answers come at once, notices are few."""
+    """Within Telegram's limits: answers are immediate, notices are few."""
     h.pacing = Pacing()
     crowd = range(5_000, 5_060)
     answered: list[float] = []
@@ -251,9 +251,9 @@ async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
         await life.settled()
         await trio.sleep(60)
         assert {how for how, _ in h.fake.calls[before:]} == {"getUpdates"}
-        assert len(h.fake.sent) == answers + 1  # the one that was shown
+        assert len(h.fake.sent) == answers + 1  # the request that was shown
         assert len(h.asked) == 1
         assert h.sessions == [MINE]
-        h.fake.say("/status@elwood_bot", chat=group)  # the owner's word for a group counts
+        h.fake.say("/status@elwood_bot", chat=group)  # the owner's yes for a group counts
         await life.until(lambda: any("group" in text for text in h.texts()))
     assert h.broken() == []

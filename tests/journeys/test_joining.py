@@ -1,4 +1,4 @@
-"""The commands of who sits at a terminal, as processes beside a real `elwood run`."""
+"""Terminal commands, as processes next to a real `elwood run`."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ GONE = "Elwood has ended. What was said stands in its log: elwood chat --session
 
 
 async def typed(t: Town, given: bytes, *arguments: str) -> tuple[int, str, str]:
-    """Run a command with something on stdin: the exit code, and what it printed."""
+    """Run a command with stdin; return the exit code and the output."""
     process = await trio.run_process(
         [sys.executable, "-m", "elwood", "--config", str(t.config), *arguments],
         cwd=ROOT,
@@ -118,7 +118,7 @@ async def test_a_waiting_command_reports_the_end_and_the_answer_is_logged(tmp_pa
 
 @asynccontextmanager
 async def beside(t: Town, *arguments: str) -> AsyncIterator[trio.Process]:
-    """Run a command that is still at it."""
+    """Run a command that does not end yet."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "elwood", "--config", str(t.config), *arguments],
         cwd=ROOT,

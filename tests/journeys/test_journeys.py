@@ -1,4 +1,4 @@
-"""One test per journey, told by the log entries in order."""
+"""One test per journey, as log entries in order."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ async def test_one_telegram_message(h: Home) -> None:
         match h.entries():
             case [
                 Received(id, "*hello*", principal, where),
-                # The daily notes of a first message are read within its turn.
+                # The first message reads the daily notes within its turn.
                 TurnStarted("t1", inputs, 1, ""),
                 Joined("t1", (), shown),
                 Prompted(prompt),
@@ -100,14 +100,14 @@ async def test_one_tool_call(h: Home) -> None:
 
 
 async def test_a_fresh_installation(h: Home) -> None:
-    """`elwood init`, the token, and Elwood stands."""
+    """`elwood init`, the token, and Elwood runs."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environ = {**kept, "HOME": str(h.folder), "ELWOOD_TELEGRAM_TOKEN": "4242:fake-token"}
     command = [sys.executable, "-m", "elwood", "init"]
     done = await trio.run_process(command, env=environ, capture_stdout=True, capture_stderr=True)
     assert (done.returncode, done.stderr) == (0, b"")
     config = load(h.folder / ".config/elwood/config.toml", environ)
-    # The model is the scripted one, and the socket's path must be short.
+    # The model is scripted, and the socket's path must be short.
     h.made = config.having(
         asking(MODEL, MODEL),
         Providers({"scripted": ProviderSettings(api="offline")}),

@@ -1,4 +1,4 @@
-"""Threads: logs of subjects, which the model keeps beside the daily notes."""
+"""Threads: logs of subjects that the model writes in addition to the daily notes."""
 
 import pytest
 

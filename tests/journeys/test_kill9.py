@@ -1,7 +1,7 @@
-"""kill -9 of real processes at random instants: people talk, the owner decides, tasks are due.
+"""kill -9 of real processes at random moments: people talk, the owner decides, tasks are due.
 
-The time of a real process cannot be made faster, and nothing may be planned more often than each
-minute.  So tasks are planned between two lives, by the real timetable, for the next moments.
+The time of a real process cannot be accelerated, and no task may run more often than each minute.
+So tasks are planned between two processes, by the real timetable, for the next moments.
 """
 
 import random
@@ -34,18 +34,18 @@ from tests.journeys.judging import approvals, asked_and_waiting, fold, misjudged
 from tests.journeys.outcomes import misplanned
 from tests.journeys.service import FRIENDS, GROUP, MARK, Town, obedient, town
 
-# Rounds, unless --kills says otherwise; and of how many on each thing must have happened.
+# Default number of rounds (--kills), and how many must have reached each stage.
 KILLS, MANY = 8, 100
-# Messages pushed, and tasks planned, for one life, at most: so many that never twenty wait, or the
-# next is not taken.
+# Maximum messages and tasks for one process: few enough that never twenty wait, as the next one is
+# refused then.
 MESSAGES, TASKS = 4, 2
-# Lives of each kind, in each ten of them; and what is said and planned: `act` acts unasked, the
-# owner is asked about commands, and "" is a plain reminder.
+# Processes of each kind in ten; and messages and tasks: `act` runs without asking, commands need
+# the owner's approval, and "" is a plain reminder.
 LIVES = {"start": 2, "work": 4, "act": 3, "catch up": 1}
 SAID = {"tell": 4, "act": 5, "look": 1, "run": 4}
 PLANNED = {"": 2, "tell": 2, "act": 4, "run": 1}
 MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
-# Turns wait for less than an owner often takes, and what nobody answers ends within the test.
+# Turns wait for less than an owner often needs, and unanswered questions end within the test.
 MORE = """
 [approvals]
 wait = 0.3
@@ -69,7 +69,7 @@ silent = true
 
 
 class World:
-    """People who say and plan things at random, an owner who decides, and what is known of it."""
+    """People who write and plan at random, an owner who decides, and a record of it."""
 
     def __init__(self, here: Town, chance: random.Random) -> None:
         self.here = here
@@ -81,7 +81,7 @@ class World:
         self.lives = self._shuffled(LIVES)
 
     def push(self, kind: str, chat: int) -> str:
-        """Let somebody say something in *chat*; return the mark of it."""
+        """Let someone write in *chat*; return the mark of the message."""
         mark = f"m{len(self.pushed):04}"
         text, more = f"{kind} {mark}", {}
         if chat == GROUP:
@@ -91,7 +91,7 @@ class World:
         return mark
 
     async def talk(self) -> None:
-        """Push for ever, anything to anybody, as long as there is room."""
+        """Push messages forever, in any chat, while there is room."""
         while True:
             await trio.sleep(self.chance.expovariate(4.0))
             if self.room:
@@ -99,7 +99,7 @@ class World:
                 self.push(self._any(SAID), self.chance.choice([*FRIENDS, GROUP]))
 
     async def decide(self) -> None:
-        """Press buttons for ever, after a while: mostly yes, sometimes no, sometimes none."""
+        """Press buttons forever, after a delay: mostly yes, sometimes no, sometimes none."""
         telegram, seen = self.here.telegram, 0
         async with trio.open_nursery() as nursery:
             while True:
@@ -118,7 +118,7 @@ class World:
         self.here.telegram.press(data, user=sent.chat, message=sent)
 
     async def plan(self) -> None:
-        """Plan for the next moments, while nobody lives."""
+        """Plan tasks for the next moments, while no process runs."""
         async with keeping(self.here.state, time.time) as timetable:
             for _ in range(self.chance.randint(1, TASKS)):
                 mark = f"m{8000 + len(self.planned)}"
@@ -133,7 +133,7 @@ class World:
                 self.planned.append(mark)
 
     async def live(self) -> None:
-        """Let Elwood live: only start, or work, or until something was just done, or to the end."""
+        """Run Elwood: only start, or work, or until the first effect, or to the end."""
         here, chance = self.here, self.chance
         here.telegram.faults.clear()
         self.room = MESSAGES
@@ -158,7 +158,7 @@ class World:
             await trio.sleep(chance.uniform(0.0, 0.5))
 
     def is_settled(self) -> bool:
-        """Tell whether nobody owes anything, but for tries of tasks that are to be made later."""
+        """Return True if no work is left, except later retries of tasks."""
         here = self.here
         states = {name: fold(here.state, name) for name in here.journals()}
         idle = all(s.is_idle and next_work(s, MOVING) is None for s in states.values())
@@ -170,14 +170,14 @@ class World:
         return idle and asked == waiting and not owed
 
     def table(self) -> Timetable:
-        """What the log of tasks adds up to."""
+        """Return the folded log of tasks."""
         table = Timetable()
         for seq, at, entry in read(self.here.state / "schedule.jsonl", TimetableEntry):
             table.apply(seq, at, entry)
         return table
 
     def broken(self, until: float) -> list[str]:
-        """List the promises that were broken; what is planned is judged *until* then."""
+        """List the broken promises; tasks are judged *until* then."""
         here = self.here
         logs, said = here.journals(), "\n".join(here.said())
         log = read(here.state / "schedule.jsonl", TimetableEntry)
@@ -185,14 +185,14 @@ class World:
         return [
             *here.broken(self.pushed),
             *misjudged(logs, approvals(here.state)[0], ("act",)),
-            # Each of the owners may be the one who wrote last, and is told.
+            # Each of the owners can be the latest writer, and gets the reports.
             *misplanned(log, until, [text for one in FRIENDS for text in here.said(one)], logs),
             *(f"never heard of: {one}" for one in self.planned if one not in said + str(later)),
             *self._commands([entry for journal in logs.values() for entry in journal], said),
         ]
 
     def _commands(self, entries: list[Entry], said: str) -> Iterator[str]:
-        """List what is wrong with the commands that were run (P2 to P4)."""
+        """List errors in the commands that ran (P2 to P4)."""
         ran = self.here.folder / "workspace" / "ran"
         done = Counter(ran.read_text().split() if ran.exists() else [])
         yield from (
@@ -215,7 +215,7 @@ class World:
         return one
 
     def _shuffled(self, counts: Mapping[str, int]) -> Iterator[str]:
-        """Go on for ever: as many of each kind as *counts* says, in some order, and so again."""
+        """Repeat forever: as many of each kind as *counts* says, in random order."""
         while True:
             kinds = [kind for kind, count in counts.items() for _ in range(count)]
             self.chance.shuffle(kinds)
@@ -227,7 +227,7 @@ def _has_more(telegram: FakeTelegram, seen: int) -> bool:
 
 
 def alive(mark: str) -> set[str]:
-    """Name the processes of this machine with *mark* among their words."""
+    """Return the processes of this machine with *mark* in their command line."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -266,7 +266,7 @@ async def test_kills_at_random_instants_break_no_promise(
                 for _ in range(kills):
                     await world.plan()
                     await world.live()
-                    if here.telegram.polls > polls:  # it was up, and so had ended what was left
+                    if here.telegram.polls > polls:  # it was up, so it had ended old commands
                         assert not left & alive(mark)
                     await here.kill()
                     left, polls = alive(mark), here.telegram.polls

@@ -20,16 +20,16 @@ from tests.journeys.judging import approvals, journals, key_of, misjudged
 from tests.journeys.outcomes import NEWS, misplanned
 from tests.journeys.stories import OF_TALK, STORIES, tells
 
-# Stories in which actors fall.
+# Stories in which actors crash.
 FALLS = ("in time, and late", "acts", "reminder", "heartbeat", "fails twice", "allowed late")
-# Nobody but its caller knows what came of a call that was cut off: its run has failed.
+# An interrupted nested call has no record of its outcome: its run has failed.
 CALLS = "a tool, and then a model"
-# Steps behind the first kill within which the second one falls: a recovery and more.
+# Steps after the first kill within which the second one happens: a recovery and more.
 BEHIND = 30
 
 
 def broken(trial: Trial) -> list[str]:
-    """List the promises that were broken."""
+    """List the broken promises."""
     h = trial.home
     logs, free = journals(h.state), h.config().of(PolicySettings).allow
     return [
@@ -44,7 +44,7 @@ def broken(trial: Trial) -> list[str]:
 
 
 def _shown(trial: Trial) -> list[str]:
-    """Each open question was put to the owner; none twice without a mark."""
+    """Check that each open question was sent to the owner, none twice without a mark."""
     calls = approvals(trial.home.state)[1].calls
     shown = {data.split(":")[1] for data in trial.prompts}
     found = [f"asked without a mark {n} times: {one}" for one, n in trial.prompts.items() if n > 1]
@@ -53,7 +53,7 @@ def _shown(trial: Trial) -> list[str]:
 
 
 def _recorded(trial: Trial) -> list[str]:
-    """What was done stands in the records, once for each time."""
+    """Check that each effect is in the records, once for each time."""
     done = Counter(what for what in trial.home.effects.done if what.startswith("act"))
     logs = journals(trial.home.state).values()
     ended = [e for log in logs for e in log if isinstance(e, CallEnded) and e.tool == "act"]
@@ -62,7 +62,7 @@ def _recorded(trial: Trial) -> list[str]:
 
 
 def _noted(trial: Trial) -> list[str]:
-    """The owner's conversation knows of each answer that was posted from elsewhere, once."""
+    """Check that the owner's conversation has each answer posted from elsewhere once."""
     logs = journals(trial.home.state)
     replies = [e for name, log in logs.items() if name != MINE for e in log]
     told = {
@@ -75,7 +75,7 @@ def _noted(trial: Trial) -> list[str]:
 
 
 def results(trial: Trial) -> dict[tuple[str, float], str]:
-    """Say what became of each planned time."""
+    """Return the outcome of each planned time."""
     found: dict[tuple[str, float], str] = {}
     for _, _, entry in trial.log():
         if isinstance(entry, RunFinished) and entry.run.attempt:
@@ -86,20 +86,20 @@ def results(trial: Trial) -> dict[tuple[str, float], str]:
 
 
 def decided(trial: Trial) -> list[str]:
-    """Say how the calls were decided."""
+    """Return the decisions about calls."""
     entries = [e for log in journals(trial.home.state).values() for e in log]
     found = dict.fromkeys((key_of(e), e.ruling) for e in entries if isinstance(e, CallDecided))
     return [ruling for _, ruling in found]
 
 
 def acts(trial: Trial) -> list[str]:
-    """Say what became of the calls."""
+    """Return the outcomes of the calls."""
     entries = [e for log in journals(trial.home.state).values() for e in log]
     return [e.outcome for e in entries if isinstance(e, CallEnded) and e.tool == "act"]
 
 
 def steps(total: int, name: str, request: pytest.FixtureRequest) -> Sequence[int]:
-    """Choose some of *total* steps, in each story others; with --kill-every 1 all."""
+    """Choose some of *total* steps, different ones for each story; with --kill-every 1 all."""
     every = request.config.getoption("--kill-every")
     return range(1 + [*STORIES].index(name) % every, total + 1, every)
 
@@ -120,22 +120,22 @@ def test_a_kill_at_any_step_breaks_no_promise(
             wrong.append(f"{more} would not have been done")
         if wrong:
             found[f"{at} ({trial.names[at - 1]})"] = wrong
-        # Tasks take turns in any order, so that a story may have a step less the next time.  A kill
-        # while Elwood stops for the restart of a story costs no life more.
+        # The order of tasks varies, so a story may have one step less the next time. A kill while
+        # Elwood stops for the restart of a story causes no additional restart.
         lives = calm.lives + (not trial.disk.deaths)
         assert trial.lives == lives or trial.lives == calm.lives > 1
     assert found == {}
 
 
 class Bug(Exception):
-    """A mistake of ours."""
+    """A programming error."""
 
 
 @pytest.mark.parametrize("name", FALLS)
 def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """Elwood goes on living: only the actor that writes, or thinks, begins anew."""
+    """Elwood keeps running: only the actor that writes or thinks restarts."""
     calm = Trial(tmp_path / "calm", STORIES[name]).run()
     found = {}
     for at in steps(len(calm.names), name, request):
@@ -150,7 +150,7 @@ def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
 def test_two_kills_at_any_steps_break_no_promise(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Some of all pairs; --kill-pairs says how many."""
+    """A sample of all pairs; --kill-pairs sets its size."""
     pairs = [
         (name, first, second)
         for name, story in STORIES.items()
@@ -172,7 +172,7 @@ def test_two_kills_at_any_steps_break_no_promise(
 
 
 def test_each_story_contains_its_events(tmp_path: Path) -> None:
-    """So that a kill in them falls where it is meant to."""
+    """So a kill in them happens where it is intended."""
     told = {name: Trial(tmp_path / name, story).run() for name, story in OF_TALK.items()}
     assert {name: (decided(trial), acts(trial)) for name, trial in told.items()} == {
         "talk": ([], ["ok"]),
@@ -204,7 +204,7 @@ def test_each_story_contains_its_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["/stop", "/new"])
 def test_a_command_and_a_yes_work_in_any_order(tmp_path: Path, command: str) -> None:
-    """On a slow disk, so that every step of the one falls between steps of the other."""
+    """On a slow disk, so that the steps of both interleave."""
     for number in range(12):
         pause = f"pause {100 + number / 2}"
         story = tells("call act late a, act late b", pause, command, "hello", slow=0.5)
@@ -214,7 +214,7 @@ def test_a_command_and_a_yes_work_in_any_order(tmp_path: Path, command: str) -> 
 
 
 def test_an_abandoned_turn_closes_its_question(tmp_path: Path) -> None:
-    """A turn that was killed each time while it asked is given up, with its question."""
+    """A turn killed each time while it asked is abandoned together with its question."""
     story = STORIES["left open"]
     asked = Trial(tmp_path / "calm", story).run().names.index("after a message was sent") + 1
     given_up = 0
@@ -229,7 +229,7 @@ def test_an_abandoned_turn_closes_its_question(tmp_path: Path) -> None:
 
 
 def test_a_yes_without_effect_is_reported(tmp_path: Path) -> None:
-    """The turn that the owner has allowed is cut off twice before anything was done."""
+    """The turn that the owner allowed is interrupted twice before it does anything."""
     story = STORIES["allowed late"]
     begun = Trial(tmp_path / "calm", story).run().names.index("after write turn") + 1
     trial = Trial(tmp_path / "cut", story, begun, begun + 2).run()
@@ -240,7 +240,7 @@ def test_a_yes_without_effect_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_reported_once(tmp_path: Path) -> None:
-    """By its conversation, from the records; the timetable would say less."""
+    """By its conversation, from the records; the timetable would report less."""
     story = STORIES["acts and fails"]
     calm = Trial(tmp_path / "calm", story).run()
     acted = next(n for n, name in enumerate(calm.names, 1) if name.startswith("after act"))

@@ -1,4 +1,4 @@
-"""Learning in the whole app: what is said more than once becomes a memory, if the owner likes."""
+"""Learning in the whole app: a repeated fact becomes a note if the owner agrees."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ BIRTHDAY = "The sister's birthday is 4 May, zanzibar."
 
 
 class Watching:
-    """Answers people as `thinking` does, and as the observer with *facts*, or with *raw* words."""
+    """Answers people as `thinking` does, and the observer with *facts* or with the text *raw*."""
 
     def __init__(self, h: Home, **settings: object) -> None:
         self.facts: list[tuple[str, str]] = []
@@ -50,7 +50,7 @@ class Watching:
 
 
 async def a_day(h: Home, *texts: str) -> None:
-    """Say something, be quiet, and come back another day to another process."""
+    """Send a message, be idle, and continue on another day in another process."""
     async with h.life() as life:
         await life.say(*texts)
         await trio.sleep(QUIET)
@@ -62,7 +62,7 @@ def questions(h: Home) -> list[SentMessage]:
 
 
 def notes(h: Home) -> dict[str, str]:
-    """What is remembered; what only waits is not."""
+    """Return the saved notes, without pending ones."""
     found = [parse(path.stem, path.read_text()) for path in (h.state / "memory").glob("*.md")]
     return {note.key: note.text for note in found if note.status == "active"}
 
@@ -80,7 +80,7 @@ async def test_a_suggestion_is_asked_once_and_saved_by_a_press(h: Home) -> None:
     assert BIRTHDAY in question.text
     async with h.life() as life:
         assert "zanzibar" in await life.say("/memory pending")
-        # What was only noticed is no note; that it was said stands in the daily notes.
+        # A fact that was only observed is no note; the daily notes mention the message.
         found = await life.say("/memory search birthday")
         assert all(part.startswith("threads/daily/") for part in found.split("\n\n"))
         assert "sister-birthday" not in found
@@ -109,7 +109,7 @@ async def test_forgotten_facts_are_not_learned_again_under_any_name(h: Home) -> 
         h.fake.press(question.button("o"), message=question)
         await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
         await life.settled()
-        # What had been seen of it is gone as well; what was said is in the log only.
+        # Its observations are gone too; the message is only in the log.
         await trio.sleep(3.0)
         assert all(name.startswith("sessions/") for name in holding(h.state, "zanzibar"))
         assert holding(h.folder / "workspace", "zanzibar") == []
@@ -148,7 +148,7 @@ async def test_only_the_owner_lists_and_decides_pending_facts(h: Home) -> None:
 
 
 async def test_an_answer_to_the_model_is_not_a_command(h: Home) -> None:
-    """Else a model that strangers steer could have the owner press what settles something."""
+    """Otherwise a model steered by strangers could make the owner confirm a fact."""
     Watching(h).sees("tea", "Likes tea.")
     await a_day(h, "I like tea")
     async with h.life() as life:
@@ -181,7 +181,7 @@ async def test_retracted_messages_remove_their_facts(h: Home, mode: str) -> None
         [left] = (h.state / "memory").glob("*.md")
         assert "green tea" in left.read_text()
         assert "4 May" not in await life.say("/memory pending")
-        # Said again, it may be learned again.
+        # If the message is repeated, it can be learned again.
         await life.say("her birthday is 4 May, really")
         await trio.sleep(QUIET)
         assert len([*(h.state / "memory").glob("*.md")]) == 2

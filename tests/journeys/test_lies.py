@@ -1,4 +1,4 @@
-"""A lying model in the real app: what the records say stands below."""
+"""A lying model in the real app: the receipts below the answer tell the truth."""
 
 import pytest
 

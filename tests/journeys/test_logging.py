@@ -1,4 +1,4 @@
-"""What the log and health.json tell of the whole app, as an operator or a monitor reads them."""
+"""The log and health.json of the whole app, as an operator or a monitor reads them."""
 
 import io
 import json
@@ -27,7 +27,7 @@ Line = dict[str, Any]
 
 
 class Written:
-    """What was logged since the start of a test."""
+    """The log written since the start of a test."""
 
     def __init__(self) -> None:
         self.stream = io.StringIO()
@@ -57,7 +57,7 @@ def kinds(lines: list[Line]) -> list[tuple[str, bool]]:
 
 
 async def test_one_id_is_logged_for_everything_a_message_causes(h: Home, written: Written) -> None:
-    """Also through what begins later, on a yes, and in the records."""
+    """Also in work that begins later, after a yes, and in the records."""
     written.begin()
     async with asking(h).life() as life:
         await life.say("hello")

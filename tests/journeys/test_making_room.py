@@ -1,4 +1,4 @@
-"""A conversation that outgrows its limit, in the whole app."""
+"""A conversation that exceeds its limit, in the whole app."""
 
 import pytest
 import trio
@@ -18,7 +18,7 @@ SMALL = "scripted/small"
 
 
 def outgrowing(h: Home, sum_up: Think) -> None:
-    """Let little fit, and another model make the summaries."""
+    """Set a small limit, and let another model make the summaries."""
     h.settings["turn"] = TurnSettings(context_tokens=2000)
     models = asking(MODEL, SMALL)
     h.made = h.config().having(models)
@@ -83,9 +83,9 @@ async def test_stop_ends_a_summary(h: Home) -> None:
 @pytest.mark.parametrize(
     ("place", "asked", "made"),
     [
-        ("before write compacted", 2, 1),  # CP-24: not written: asked for once more
+        ("before write compacted", 2, 1),  # CP-24: not written: requested again
         ("torn write compacted", 2, 1),
-        ("after sync compacted", 1, 1),  # CP-25: written: never again
+        ("after sync compacted", 1, 1),  # CP-25: written: never requested again
     ],
 )
 async def test_cp_24_25_a_crash_costs_at_most_one_summary_call(

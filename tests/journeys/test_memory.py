@@ -1,4 +1,4 @@
-"""The memory in the whole app: across conversations, crashes and restarts, and for whom."""
+"""The memory in the whole app: across conversations, crashes and restarts, and by person."""
 
 import msgspec
 import trio
@@ -17,7 +17,7 @@ BIRTHDAY = {"key": "sister-birthday", "content": "My sister's birthday is 4 May,
 
 
 def thinking(request: ModelRequest) -> Completion:
-    """Call the tool that is named, with the arguments behind it; repeat everything else."""
+    """Call the named tool with the arguments after it; repeat all other text."""
     text = newest(request)
     name, _, given = text.partition(" ")
     said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
@@ -67,7 +67,7 @@ async def test_matching_notes_are_included_with_their_label(h: Home) -> None:
         state = h.fold()
         assert state.taint.label == Label(private=True)
         assert any("4 May" in one.text for one in state.private_texts())
-        # The prompt is as it was; what is in view is not offered again; what does not fit, not.
+        # The prompt is unchanged; notes in view and notes that do not match are not offered.
         assert all(OFFERED not in request.prompt.system for request in h.asked)
         assert "obey" not in "".join(request.prompt.system for request in h.asked)
         await life.say("And my sister's birthday?", "Tell me of trains")
@@ -76,7 +76,7 @@ async def test_matching_notes_are_included_with_their_label(h: Home) -> None:
 
 
 async def test_no_notes_are_included_where_others_speak(h: Home) -> None:
-    """Not in conversations that have read strangers' words: they would see private data."""
+    """Conversations with untrusted text must not see private data."""
     equip(h)
     async with h.life() as life:
         h.fake.say(typed("save_memory", **BIRTHDAY))
@@ -117,7 +117,7 @@ async def test_forgetting_asks_first_and_keeps_only_the_logs(h: Home) -> None:
 
 
 async def test_a_memory_crash_gives_an_error_result(h: Home) -> None:
-    """It is back with everything for the next one."""
+    """It is back with everything for the next request."""
     equip(h)
     async with h.life() as life:
         await life.say(typed("save_memory", **BIRTHDAY))
@@ -129,7 +129,7 @@ async def test_a_memory_crash_gives_an_error_result(h: Home) -> None:
         assert "memory crashed before it answered" in await life.say(
             typed("save_memory", key="tea", content="Green")
         )
-        await trio.sleep(10)  # the supervisor waits a little before it starts it anew
+        await trio.sleep(10)  # the supervisor waits a little before the restart
         assert "4 May" in await life.say(typed("search_memory", query="birthday"))
     assert not h.broken()
 
@@ -154,11 +154,11 @@ async def test_notes_have_a_kind_and_can_be_archived(h: Home) -> None:
         assert "sister-birthday" not in found
         assert "tea (updated 2026-05-28; preference" in found
         await life.say(typed("save_memory", key="tea", content="Likes zanzibar much"))
-        assert "tea (preference)" in await life.say("/memory")  # it stays one
+        assert "tea (preference)" in await life.say("/memory")  # it is unchanged
         assert "put away" in await life.say("/memory archive tea")
         assert "1 are archived" in await life.say("/memory")
         found = await life.say(typed("search_memory", query="zanzibar"))
-        assert not found.startswith("re: ## tea")  # the day's note tells of it
+        assert not found.startswith("re: ## tea")  # the daily note mentions it
         assert "tea" in await life.say("/memory archived")
         assert "tea is active" in await life.say("/memory activate tea")
         assert "Likes zanzibar much" in await life.say(typed("search_memory", query="zanzibar"))

@@ -1,4 +1,4 @@
-"""A tool that calls tools, in all of Elwood: what people see of it, and what kill -9 leaves."""
+"""A tool that calls tools, in all of Elwood: the receipts, and the state after kill -9."""
 
 import json
 
@@ -26,7 +26,7 @@ async def test_nested_calls_are_shown_in_all_receipts(
         told = await life.say(f"call {CHAIN}")
         for line in ("✓ act boldly", "✓ chain boldly", "✓ look boldly (2 times)"):
             assert line in told
-        # In the list only what did more than look; the call that is opened has all.
+        # The list omits reads; the opened call shows everything.
         listed = await life.say("/receipts")
         assert [one.split(" ", 2)[2] for one in listed.splitlines() if "✓" in one] == [
             "✓ act boldly · #1.2",
@@ -53,8 +53,8 @@ async def test_nested_calls_are_shown_in_all_receipts(
     assert seen == [2, 1, 1]
 
 
-# The end of a look stands in one line with the next thing that is written.
-# Where the process dies, and what is known of the inner and the outer call afterwards.
+# The end of a read shares a line with the next entry.
+# Where the process dies, and the outcomes of the inner and outer call afterwards.
 KILLS = {
     "before the inner call began": ("before write started", 2, 0, []),
     "the inner call had begun": ("before write ended", 2, 1, [("act boldly", "unknown")]),

@@ -1,6 +1,6 @@
-"""A state folder of an earlier Elwood, cut off by kill -9, is opened by this one and goes on.
+"""This version opens a state folder of an earlier Elwood, cut off by kill -9, and continues it.
 
-What is in it, and how it was made, stands in tests/fixtures/README.md.
+tests/fixtures/README.md describes its content and how it was made.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.fake_telegram import OWNER, SentMessage
 from tests.journeys import dated
 from tests.journeys.service import QUESTION, ROOT, Town, town
 
-# By the number of what they hold (`foundation/storage/version.py`).
+# By schema version (`foundation/storage/version.py`).
 ARCHIVES = {1: ROOT / "tests" / "fixtures" / "state-47105e8.tar.gz"}
 CLOSED = ROOT / "tests" / "fixtures" / "closed-9126c8d.tar.gz"
 KINDS: dict[str, tuple[Any, type[Any]]] = {
@@ -38,9 +38,9 @@ KINDS: dict[str, tuple[Any, type[Any]]] = {
     "usage.jsonl": (Charged, Ledger),
     "schedule.jsonl": (TimetableEntry, Timetable),
 }
-# Unix time: forty seconds after the kill.  Permissions, questions and tasks end or begin later.
+# Unix time: forty seconds after the kill. Permissions, questions and tasks end or begin later.
 AT = 1_795_372_800.0
-# Update and message ids that the bot's server has not given yet.
+# Update and message ids not used yet by the bot's server.
 NEXT_UPDATE, NEXT_MESSAGE = 2000, 500
 GUEST, GROUP = 2002, -100500
 SESSIONS = {"tg-1001": 31, "tg-2002": 3, "tg--100500": 1, "task-harbour-news": 1}
@@ -51,7 +51,7 @@ timezone = "Europe/Berlin"
 [learning]
 mode = "off"
 """
-# How the owner is told of an entry of HEARTBEAT.md whose words for times are read no more.
+# Prefix of the notice about a HEARTBEAT.md entry whose time format is no longer supported.
 NOT_READ = "These parts of HEARTBEAT.md do not count:\nHEARTBEAT.md, line 3"
 INVITATION = "Come aboard on Friday."
 NEW_CENTURY = re.compile("next Thu.*2099.* 18:00 CET")
@@ -59,24 +59,24 @@ PERMITTED = 'Greet them\n/call send_message {"to": "tg:2002", "text": "Ahoy from
 
 
 class Elsewhere(Bindings):
-    """Takes the signatures that it gave out before the test began."""
+    """Accepts the signatures made before the test began."""
 
     def problem(self, body: Json) -> None:
-        """Find none."""
+        """Return no problem."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open an archive of ours, whose members are extracted as they are."""
+    """Open a fixture archive, whose members are extracted unchanged."""
     with tarfile.open(path) as archive:
-        # Not as an argument of extractall, which has none before Python 3.11.4.
+        # Not an argument of extractall, which has no such argument before Python 3.11.4.
         archive.extraction_filter = lambda member, folder: member
         yield archive
 
 
 @asynccontextmanager
 async def old_town(folder: Path, *, empty: bool = False) -> AsyncIterator[Town]:
-    """Make a town of the old state, or with nothing in it, at the time of that."""
+    """Create a town with the old state, or empty, at the time of that state."""
     async with town(folder, free=(), more=OWNER_OF_IT, ahead=AT - time.time()) as here:
         here.models.otherwise = obey
         here.models.bindings = Elsewhere()
@@ -88,12 +88,12 @@ async def old_town(folder: Path, *, empty: bool = False) -> AsyncIterator[Town]:
 
 
 def told(here: Town, chat: int | None = None) -> list[str]:
-    """Return what was said (in *chat*), but for what is said at each start."""
+    """Return messages sent (in *chat*), without the notices of each start."""
     return [text for text in here.said(chat) if not text.startswith(NOT_READ)]
 
 
 async def say(here: Town, text: str, chat: int = OWNER) -> str:
-    """Say something, and wait for what is said next in that chat."""
+    """Send a message, and wait for the next answer in that chat."""
     before = len(told(here, chat))
     here.telegram.say(text, chat=chat, user=chat)
     await here.until(lambda: len(told(here, chat)) > before)
@@ -101,33 +101,33 @@ async def say(here: Town, text: str, chat: int = OWNER) -> str:
 
 
 def questions(here: Town) -> list[SentMessage]:
-    """List the questions about calls that wait for a button."""
+    """List the questions about calls with open buttons."""
     return [sent for sent in here.buttons() if QUESTION in sent.text]
 
 
 async def question(here: Town) -> SentMessage:
-    """Wait for the one question."""
+    """Wait for the only question."""
     await here.until(lambda: questions(here))
     [found] = questions(here)
     return found
 
 
 async def catch_up(here: Town) -> None:
-    """Start, and wait until what was under way has come to its end."""
+    """Start, and wait until the interrupted work has ended."""
     await here.start()
     await here.until(lambda: told(here, OWNER) and told(here, GUEST))
     await question(here)
 
 
 async def output(here: Town, *arguments: str) -> str:
-    """Run a command well; return what it prints."""
+    """Run a successful command; return its output."""
     done = await here.command(*arguments)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
 
 def heard(body: Json) -> str:
-    """Write down all messages of a request."""
+    """Return all messages of a request as text."""
     return json.dumps(body["messages"])
 
 
@@ -144,7 +144,7 @@ async def test_interrupted_work_is_finished_once(tmp_path: Path) -> None:
         asked = await question(here)
         assert INVITATION in asked.text
         here.telegram.press(asked.button("o"), message=asked)
-        # The policy decides otherwise since then, so that yes does not count (AP-26).
+        # The policy has changed since then, so that yes does not count (AP-26).
         await here.until(lambda: questions(here) and questions(here) != [asked])
         again = questions(here)[-1]
         assert INVITATION in again.text
@@ -181,7 +181,7 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
 
         for words in ("I have moved to Oslo", "sail to Stavanger", "Is the Halibut ready?"):
             assert words in heard(first)
-        # What was put away, and what was taken back.
+        # An archived conversation, and a retracted turn.
         for words in ("parcel 150", "sail to Bergen"):
             assert words not in heard(first)
         calls = [
@@ -199,7 +199,7 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
             heard({"messages": first["messages"][:-1]}).removesuffix("]")
         )
 
-        # The permission for good is known; the tool has changed since, so it is asked for again.
+        # The permanent permission is stored, but the tool has changed, so it needs a new one.
         assert "always: send_message To Ann (tg:2002)" in await say(here, "/approvals")
         here.telegram.say(PERMITTED)
         await here.until(lambda: questions(here) and "Ahoy from Ann!" in questions(here)[-1].text)
@@ -230,18 +230,18 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
         await say(here, "What do I like?")
         assert "parcel 7 is at the harbour" in heard(here.models.bodies[-1])
 
-        # The guest stays let in, and whoever was turned away stays so.
+        # Admitted guests stay admitted, and refused people stay refused.
         assert await say(here, "Hello again", GUEST) == "You said: Hello again"
         here.telegram.say("And me?", chat=3003, user=3003)
         await here.until(lambda: not here.telegram.unconfirmed)
         assert told(here, 3003) == []
         await here.stop()
         await here.verify()
-        assert undocumented(here.state) <= {"heard.json", "learning.day", "skills"}  # read no more
+        assert undocumented(here.state) <= {"heard.json", "learning.day", "skills"}  # unread
 
 
 def undocumented(state: Path) -> set[str]:
-    """List what lies in *state* and the operator's table of it does not name."""
+    """List files in *state* that the operator's table of it does not name."""
     [table] = re.findall(r"## Files\n(.+?)\n\n", (ROOT / "docs/guides/files.md").read_text(), re.S)
     known = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| [^|]*", table, re.M)))
     names = {path.name for path in state.iterdir()}
@@ -273,11 +273,11 @@ async def test_the_cli_reads_the_old_records(tmp_path: Path) -> None:
         shown = await output(here, "session", "show", "tg-2002")
         assert "Good night, Elwood" in shown
         [backup] = (await output(here, "backup", "list")).splitlines()[1:]
-        assert " kB " in backup  # whether it is whole is told when it is put in place: see below
+        assert " kB " in backup  # a backup is verified when it is restored: see below
 
 
 def test_an_old_closed_log_begins_with_the_same_state(tmp_path: Path) -> None:
-    """The states at the heads of closed logs are a format, as the entries are."""
+    """The states at the heads of closed logs are a format, like the entries."""
     with opened(CLOSED) as archive:
         archive.extractall(tmp_path)
     closed = sorted(tmp_path.rglob("*.jsonl"))
@@ -291,7 +291,7 @@ def test_an_old_closed_log_begins_with_the_same_state(tmp_path: Path) -> None:
 
 
 def has(now: Json, then: Json) -> bool:
-    """Tell whether all that is in *then* is in *now*, which may have more fields."""
+    """Return True if *now* contains all of *then*; it may have more fields."""
     if isinstance(then, dict) and {"channel", "chat"} <= then.keys():
         then = msgspec.to_builtins(msgspec.convert(then, Route))  # its ids were integers
     if isinstance(now, dict) and isinstance(then, dict):
@@ -309,15 +309,14 @@ async def test_an_old_backup_is_restored_elsewhere(tmp_path: Path) -> None:
         await output(here, "backup", "restore", str(tmp_path / member.name), "--yes")
         await here.verify()
         await here.start()
-        # What was said up to the second of the restore may have been answered by the state that it
-        # replaced.
+        # Messages up to the second of the restore may have been answered by the replaced state.
         here.telegram.clock = dated.ahead(AT - time.time() + 3600)
         here.telegram.say("Are you well?", chat=OWNER, user=OWNER)
         await here.until(lambda: "You said: Are you well?" in told(here, OWNER))
         assert "sail to Stavanger" in heard(here.models.bodies[-1])
         assert "Nothing waits for a decision" in await say(here, "/approvals")
         assert NEW_CENTURY.search(await say(here, "/tasks"))
-        for asked in questions(here):  # closed, even if its buttons are still there
+        for asked in questions(here):  # closed, even if its buttons are still shown
             query = here.telegram.press(asked.button("o"), message=asked)
             await here.until(partial(here.telegram.answered.get, query))
         await here.stop()

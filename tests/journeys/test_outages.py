@@ -1,4 +1,4 @@
-"""The world was away and is back: within ten seconds everything flows again, and no stale alarm."""
+"""After an outage everything works again within ten seconds, and no stale alarm follows."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def refuse(h: Home, is_away: bool) -> None:
 
 
 def fail(h: Home, is_away: bool) -> None:
-    """Let a proxy answer in the place of Telegram."""
+    """Let a proxy answer instead of Telegram."""
     h.fake.faults.clear()
     if is_away:
         h.fake.fault("*", "html", code=502, times=-1)
@@ -30,7 +30,7 @@ def fail(h: Home, is_away: bool) -> None:
 async def test_work_continues_after_a_telegram_outage(
     h: Home, away: Callable[[Home, bool], None], seconds: float
 ) -> None:
-    """One answer was on its way, and another is asked for meanwhile."""
+    """One answer was being sent, and another was requested during the outage."""
     go = trio.Event()
 
     async def think(request: ModelRequest) -> Completion:
@@ -53,11 +53,11 @@ async def test_work_continues_after_a_telegram_outage(
         with trio.fail_after(SOON):
             await h.fake.until(lambda: len(h.fake.sent) >= 2)
         await trio.sleep(120)
-        # What may have arrived is marked.
+        # A possible repeat is marked.
         assert {text.removeprefix("(again) ") for text in h.fake.texts()} == {
             "re: before", "re: meanwhile",
         }  # fmt: skip
-        assert asked <= seconds  # nobody hammers
+        assert asked <= seconds  # no request storm
 
 
 async def test_work_continues_after_a_model_overload(h: Home) -> None:
@@ -72,12 +72,12 @@ async def test_work_continues_after_a_model_overload(h: Home) -> None:
         asked = len(h.asked)
         with trio.fail_after(SOON):
             await h.fake.until(lambda: h.fake.sent)
-    assert h.fake.texts()[-1] == "re: hello"  # before it, that it is tried again
+    assert h.fake.texts()[-1] == "re: hello"  # preceded by the notice about retries
     assert asked < 10
 
 
 async def test_work_continues_after_credit_is_added(h: Home) -> None:
-    """A message tries again, whoever else has been refused meanwhile."""
+    """A message triggers a retry, even if another request was refused in between."""
 
     def away(request: ModelRequest) -> Completion:
         raise ModelFailure("scripted", Fault("spend_limit", "Your credit balance is too low."))

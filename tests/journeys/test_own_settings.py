@@ -1,4 +1,4 @@
-"""What the assistant sets itself: told, seen, allowed, in force, taken back; and mistakes in it."""
+"""The assistant's own settings: proposed, shown, allowed, applied, undone; and mistakes in them."""
 
 import json
 
@@ -14,7 +14,7 @@ CURT = '[personality]\ntext = "Answer in one word."'
 
 
 def setting(h: Home) -> None:
-    """Let the model write what stands behind "be"."""
+    """Let the model write the text after "be"."""
 
     def think(request: ModelRequest) -> Completion:
         said = newest(request)
@@ -138,7 +138,7 @@ async def test_a_disabled_task_is_ignored(h: Home) -> None:
     async with h.life() as life:
 
         async def served() -> int:
-            await trio.sleep(100)  # until the file is looked at again, and then the tasks
+            await trio.sleep(100)  # until the file is checked again, and then the tasks
             await life.pass_time(3601.0)
             await life.settled()
             return sum("Tea time." in text for text in h.texts())

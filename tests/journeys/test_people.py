@@ -1,4 +1,4 @@
-"""People: who may talk, how the owner changes that, and what becomes of what the removed wanted."""
+"""People: admission, changes by the owner, and requests of removed people."""
 
 from argparse import Namespace
 from collections.abc import Awaitable
@@ -16,19 +16,19 @@ from tests.journeys.test_approval_journeys import LATE, asked, asking, questions
 from tests.journeys.test_groups import BO, GROUP, let_in, say
 
 THEIRS = f"tg-{BO}"
-# What the model thinks about without end.
+# The request that the model thinks about forever.
 LONG = ("think long", "and then?")
 
 
 def labels(h: Home, chat: int = OWNER) -> dict[str, str]:
-    """What stands on the buttons below the newest message, and what they carry."""
+    """Return the labels and data of the buttons below the newest message."""
     newest = [message for message in h.fake.sent if message.chat == chat][-1]
     rows = newest.params.get("reply_markup", {}).get("inline_keyboard", [])
     return {button["text"]: button["callback_data"] for row in rows for button in row}
 
 
 async def pressed(h: Home, life: Life, label: str) -> str:
-    """Let the owner press the button of that name; return what is said then."""
+    """Let the owner press the button with that label; return the new texts."""
     newest = [message for message in h.fake.sent if message.chat == OWNER][-1]
     before = len(h.texts())
     h.fake.press(labels(h)[label], message=newest)
@@ -37,7 +37,7 @@ async def pressed(h: Home, life: Life, label: str) -> str:
 
 
 async def typed(h: Home, life: Life, text: str) -> str:
-    """Let the owner type something; return what is said then, while others are busy."""
+    """Let the owner type a message; return the new texts, while others are busy."""
     before = len(h.texts())
     h.fake.say(text)
     await life.until(lambda: len(h.texts()) > before)
@@ -45,7 +45,7 @@ async def typed(h: Home, life: Life, text: str) -> str:
 
 
 async def busy(h: Home, life: Life) -> None:
-    """Let Bo in, have the owner asked about a call of theirs, and let them say more."""
+    """Admit Bo, let a call of theirs need approval, and let them write more."""
 
     def think(request: ModelRequest) -> Completion | Awaitable[Completion]:
         return forever() if newest(request) in LONG else obedient(request)

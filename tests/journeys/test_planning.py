@@ -1,4 +1,4 @@
-"""What is to be done later, from the words on Telegram to what comes of them."""
+"""Scheduling, from the request on Telegram to the results."""
 
 import json
 
@@ -22,7 +22,7 @@ PROMISE = "I'll remind you in a minute."
 
 
 def planner(h: Home, *calls: tuple[str, str, str]) -> None:
-    """Let the model make *calls* when it is told to plan, and promise it in any case."""
+    """Let the model make *calls* when asked to plan, and always promise it."""
 
     h.more_tools = TOOLS
     h.think = lambda request: call(*calls) if newest(request) == "plan" else answer(PROMISE)
@@ -37,7 +37,7 @@ async def test_a_reminder_is_planned_confirmed_and_delivered(h: Home) -> None:
         assert NOTHING not in told
         assert "✓ scheduled: call mum, today, " in told
         asked = len(h.asked)
-    # The reminder is still planned after a restart, and no model has a part in it.
+    # The reminder is still planned after a restart, and involves no model.
     async with h.life() as life:
         await life.until(lambda: len(h.texts()) > 1)
         await life.settled()
@@ -71,12 +71,12 @@ NEWS = {
     "budget_usd": 0.05,
     "tools": ["list_tasks"],
 }
-# What one call of the cheap model costs five cents by.
+# One call of the cheap model costs five cents.
 FIVE_CENTS = Usage(output=100_000)
 
 
 def priced(h: Home) -> None:
-    """Let two models of known prices answer."""
+    """Let two models with known prices answer."""
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
     h.more_tools = TOOLS
     models = asking(f"anthropic/{DEAR}", f"anthropic/{CHEAP}")
@@ -84,7 +84,7 @@ def priced(h: Home) -> None:
 
 
 def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
-    """Let the model plan *given* when told to; return where the requests of runs will stand."""
+    """Let the model plan *given* on request; return a list that will hold the requests of runs."""
     runs: list[ModelRequest] = []
 
     def think(request: ModelRequest) -> Completion:
@@ -109,7 +109,7 @@ async def test_a_run_has_its_own_model_tools_and_budget(h: Home) -> None:
         assert h.asked[0].model == DEAR
         bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
         assert bounds.replace(", ", "; ") in h.texts()[-1]
-        for minutes in (20, 2):  # the run, and what would be its second try
+        for minutes in (20, 2):  # the run, and its possible retry
             await life.pass_time(60.0 * minutes)
         await life.say("/tasks")
     [run] = runs
@@ -124,7 +124,7 @@ async def test_a_run_has_its_own_model_tools_and_budget(h: Home) -> None:
 
 
 async def test_a_run_cannot_use_an_unnamed_tool(h: Home) -> None:
-    """The gate refuses it, whatever the model calls; and no run can hand on what it has not."""
+    """The gate refuses it, and no run can delegate a tool that it lacks."""
     wanted = {"title": "more", "in_minutes": 60, "do": "x", "tools": ["cancel_task"]}
     priced(h)
     given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}

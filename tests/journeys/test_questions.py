@@ -1,4 +1,4 @@
-"""The life of a question in the chat: one message, from the asking to what came of it."""
+"""The life of a question in the chat: one message, from the question to the outcome."""
 
 import attrs
 import pytest
@@ -17,7 +17,7 @@ CALLS = ("editMessageText", "editMessageReplyMarkup", "sendMessage")
 
 
 def ends(question: SentMessage) -> str:
-    """What a question that has no buttons any more says last."""
+    """Return the last line of a question without buttons."""
     assert not question.buttons
     assert question.text.startswith(ASKED)
     return question.text.rpartition("\n\n")[2].rpartition(", ")[0]
@@ -95,7 +95,7 @@ async def test_details_replace_the_question_and_disappear_again(h: Home) -> None
         await life.until(lambda: question.edits == 1)
         assert '{"name": "boldly"}' in question.text
         assert "/allow " in question.text
-        assert [data[-2:] for data in question.buttons] == [":<"]  # nothing is decided by these
+        assert [data[-2:] for data in question.buttons] == [":<"]  # these decide nothing
         await press(h, life, question, "<", empty=True)
         await life.until(lambda: question.edits == 2)
         assert question.text == whole
@@ -110,7 +110,7 @@ async def test_slash_approvals_repeats_the_question_and_removes_old_buttons(h: H
         [first, again] = [m for m in h.fake.sent if "May I" in m.text or "below" in m.text]
         assert (first.text, first.buttons) == ("I have asked this again below.", [])
         assert again.text == old.text
-        await press(h, life, old, "o")  # on a telephone that was away
+        await press(h, life, old, "o")  # on a phone that was offline
         await life.until(lambda: h.effects.done)
         assert await closed(life, again) == "✓ Allowed once by you"
         assert h.effects.done == ["act boldly"]
@@ -133,7 +133,7 @@ async def test_a_question_is_updated_after_a_flood_wait_and_a_restart(h: Home) -
     async with h.life() as life:
         assert await closed(life, question) == "⛔ Denied by you"
         await life.settled()
-    async with h.life() as life:  # it is written down that it was done
+    async with h.life() as life:  # it is recorded as done
         await trio.sleep(SOON)
         assert question.edits == 1
 

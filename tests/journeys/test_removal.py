@@ -1,4 +1,4 @@
-"""What is taken away from the records shows: lines off an end, a file, the anchors themselves."""
+"""Removed records are detected: lines at an end, a file, the anchors themselves."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ Verifying = Callable[..., list[str]]
 
 @pytest.fixture
 def verify(capsys: pytest.CaptureFixture[str]) -> Verifying:
-    """`elwood receipts verify`: what it complains of."""
+    """Return a function that returns the complaints of `elwood receipts verify`."""
 
     def complaints(h: Home, *words: str) -> list[str]:
         code = run(h.config(), "receipts", "verify", *words)
@@ -46,7 +46,7 @@ def verify(capsys: pytest.CaptureFixture[str]) -> Verifying:
 
 
 async def talk(h: Home, *said: str, later: float = 0.0) -> None:
-    """Live; then it is *later* by so many seconds."""
+    """Run a process; then let *later* seconds pass."""
     async with h.life() as life:
         await life.say(*said)
         await trio.sleep(1)
@@ -54,7 +54,7 @@ async def talk(h: Home, *said: str, later: float = 0.0) -> None:
 
 
 def cut(path: Path, lines: int) -> int:
-    """Take lines off the end; return how many entries there were."""
+    """Remove lines from the end; return how many entries there were."""
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:-lines]))
     return len(whole)
@@ -181,7 +181,7 @@ async def test_daily_notes_protect_the_anchors(h: Home, verify: Verifying) -> No
 
     cut(h.state / NAME, whole.count(b"\n") - 1)
     assert {problem.partition(":")[0] for problem in verify(h)} == {str(one) for one in notes[1:]}
-    # Also if others stand in their place.
+    # Also if others have replaced them.
     (h.state / NAME).unlink()
     assert len(verify(h)) == 3
     await talk(h, "four", later=2 * DAY)
@@ -225,7 +225,7 @@ async def test_a_restore_is_not_a_removal(h: Home, verify: Verifying) -> None:
 
 @pytest.fixture
 def long() -> Iterator[None]:
-    """Have the anchors begin anew soon."""
+    """Make the anchors start a new file soon."""
     before, anchors.LONG = anchors.LONG, 2000
     yield
     anchors.LONG = before

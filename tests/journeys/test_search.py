@@ -1,4 +1,4 @@
-"""What was said before is found again: by the model, by /search and by `elwood search`."""
+"""Old messages are found by the model, by /search and by `elwood search`."""
 
 import re
 
@@ -37,7 +37,7 @@ def searching(h: Home) -> Home:
 
 
 async def test_old_messages_are_found_across_conversations_and_restarts(searching: Home) -> None:
-    """With its date, and by the name and number that `elwood session show` has for it."""
+    """With the date, name and number that `elwood session show` has for it."""
     h = searching
     async with h.life() as life:
         await life.say("The plumber comes on Friday, for the boiler", "/new")
@@ -110,7 +110,7 @@ async def test_the_cli_searches_closed_and_damaged_logs(
     code, out, _ = search("zqparcel", "--all")
     assert (code, out.count("asked: ")) == (0, 4)
     assert f"{OTHERS} turn 1 with tg:{OTHER}" in out
-    # Another person's is not shown unless it is asked for.
+    # Another person's messages are shown only on request.
     assert search("zqparcel")[1].count("asked: ") == 3
     assert OTHERS not in search("zqparcel")[1]
     assert search("zqparcel", f"--of=tg:{OTHER}")[1].count("asked: ") == 1

@@ -1,4 +1,4 @@
-"""What people do in Telegram works in a channel of another kind, with no Telegram at all."""
+"""Telegram's journeys in a different channel, without any Telegram."""
 
 import json
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ MINE, ROOM = f"dm.{OWNER}", "room.tea"
 
 @pytest.fixture
 async def forum(h: Home) -> AsyncIterator[Forum]:
-    """The forum, which is the only channel that Elwood has."""
+    """Make the forum Elwood's only channel."""
     made = Forum()
     h.telegram, h.more_channels = False, (made.feature,)
     yield made
@@ -173,7 +173,7 @@ async def test_a_reminder_is_delivered_to_its_thread(h: Home, forum: Forum) -> N
 
 
 async def test_a_long_answer_is_split_by_the_channels_message_size(h: Home, forum: Forum) -> None:
-    """Characters beyond the plane that UTF-16 has one unit for count once."""
+    """Characters with two UTF-16 units count as one."""
     text = " ".join(["😀" * 9] * 500)
     h.think = lambda request: answer(text)
     async with h.life() as life:

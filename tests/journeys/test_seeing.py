@@ -1,4 +1,4 @@
-"""A picture on its way from the chat to the model, and what stays of it."""
+"""A picture on its way from the chat to the model, and in later requests."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ JPEG = b"\xff\xd8\xff\xe0 a cat"
 def sees(
     h: Home, *, api: Any = "anthropic", vision: bool = True, thinking: str = "hm"
 ) -> FakeModels:
-    """Let a model behind HTTP think, that signs what it thought."""
+    """Use a model behind HTTP that signs its thinking."""
     fake = FakeModels(otherwise=lambda body: Say("A cat.", thinking=thinking))
     url = h.network.serve(fake.answer)
     settings = ProviderSettings(api=api, base_url=url, vision=vision)

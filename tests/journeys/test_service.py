@@ -1,4 +1,4 @@
-"""The service as people and operators meet it: a real process, stopped and started at will."""
+"""The service as people and operators use it: a real process, stopped and started at will."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from tests.journeys.service import PATIENCE, Town, town
 async def test_an_idle_service_stops_immediately(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         await here.start()
-        with trio.fail_after(LAST_TURN):  # what has begun would have as long
+        with trio.fail_after(LAST_TURN):  # running work would get the same time
             await here.stop()
 
 
@@ -56,7 +56,7 @@ async def test_a_second_service_on_the_same_state_is_refused(tmp_path: Path) -> 
         assert await here.says(1) == ["Heard m0001."]
 
 
-# --- the same outcome, however it ends (P7) -------------------------------------------------------
+# --- the same outcome, regardless of the kind of end (P7) -----------------------------------------
 
 UNKNOWN = f"Heard m0001.\n\n{HEAD}\n? act m0001 (may or may not have happened; not repeated)"
 
@@ -76,7 +76,7 @@ async def tool_hangs(here: Town) -> int:
 
 
 async def sending(kind: str, here: Town) -> int:
-    """Let the answer be *kind* on its way: taken or not, and never answered."""
+    """Let Telegram take the answer or not, as *kind* says, and never respond."""
     here.telegram.fault("sendMessage", kind)
     update = here.telegram.say("tell m0001")
     await here.until(lambda: here.telegram.counts[f"sendMessage {kind}"])
@@ -92,7 +92,7 @@ POINTS: dict[str, tuple[Callable[[Town], Awaitable[int]], list[str]]] = {
 
 
 async def test_a_killed_and_a_terminated_service_have_the_same_outcome(tmp_path: Path) -> None:
-    """Bring eight services to four points, side by side because most of it is waiting."""
+    """Bring eight services to four points, concurrently because most of it is waiting."""
     outcomes: dict[str, list[tuple[str, object]]] = {}
 
     async def live(point: str, how: str) -> None:
@@ -115,7 +115,7 @@ async def test_a_killed_and_a_terminated_service_have_the_same_outcome(tmp_path:
             outcomes[f"{point} {how}"] = [
                 (type(e).__name__, getattr(e, "text", None))
                 for e in here.journals()[f"tg-{OWNER}"]
-                if not isinstance(e, TurnStarted)  # its text has the time in it
+                if not isinstance(e, TurnStarted)  # its text contains the time
             ]
 
     async with trio.open_nursery() as nursery:
@@ -126,7 +126,7 @@ async def test_a_killed_and_a_terminated_service_have_the_same_outcome(tmp_path:
         assert outcomes[f"{point} killed"] == outcomes[f"{point} terminated"], point
 
 
-# --- what was left -------------------------------------------------------------------------------
+# --- messages from the time without a process ----------------------------------------------------
 
 
 async def test_messages_sent_while_elwood_is_off_are_answered(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_messages_sent_while_elwood_is_off_are_answered(tmp_path: Path) ->
 
 
 def stalling() -> tuple[Bytes, trio.Event]:
-    """Make a response that falls silent in the middle, and what tells that nobody waits for it."""
+    """Return a response that hangs in the middle, and an event for its cancellation."""
     pieces = messages_stream(Say("word " * 200), 1, "claude", "")
     gone = trio.Event()
     stream = b"".join(pieces)
@@ -181,7 +181,7 @@ async def test_a_hanging_turn_is_shown_and_stopped(tmp_path: Path) -> None:
         assert "m0002" in (await here.says(3))[2]
 
 
-# --- who may speak --------------------------------------------------------------------------------
+# --- access ---------------------------------------------------------------------------------------
 
 
 async def test_a_stranger_is_admitted_by_a_code(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while Elwood is busy: real processes at a terminal, and what is left after."""
+"""Ctrl-C and SIGTERM while Elwood is busy: real processes at a terminal, and their remains."""
 
 import os
 import signal
@@ -35,14 +35,14 @@ base_url = "{models}"
 
 @attrs.define
 class AtTerminal:
-    """A process that has a terminal, and what is written there."""
+    """A process with a terminal, and its output."""
 
     process: trio.Process
     master: int
     text: str = ""
 
     async def shows(self, words: str) -> None:
-        """Wait until *words* are written behind what was looked for before."""
+        """Wait until *words* are written after the last match."""
         with trio.fail_after(PATIENCE):
             while words not in self.text:
                 self.text += await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
@@ -58,7 +58,7 @@ class AtTerminal:
     def _read(self) -> str:
         try:
             return os.read(self.master, 65_536).decode()
-        except OSError:  # nobody has it open any more
+        except OSError:  # no process has it open any longer
             return ""
 
     def types(self, line: str) -> None:
@@ -195,7 +195,7 @@ async def test_a_second_ctrl_c_quits_a_busy_or_idle_chat(tmp_path: Path) -> None
 async def test_a_stopped_turn_is_not_resumed(
     tmp_path: Path, number: signal.Signals, first: Say, instant: str
 ) -> None:
-    """No later Elwood asks the model for it again."""
+    """No later process requests it from the model again."""
     logs, began = tmp_path / "state" / "sessions", tmp_path / "workspace" / "began"
     models = FakeModels([first], key=KEY, otherwise=lambda body: Say("Well again."))
     reached: dict[str, Callable[[], object]] = {

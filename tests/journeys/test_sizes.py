@@ -1,4 +1,4 @@
-"""What ten thousand reminders leave behind: state, start and memory stay as small as before."""
+"""State, start and memory stay as small after ten thousand reminders as before."""
 
 import os
 from pathlib import Path
@@ -29,13 +29,13 @@ from tests.fake_telegram import OWNER
 from tests.journeys.home import EPOCH, Home
 
 MANY, AT_ONCE, DAY = 10_000, 100, 86_400.0
-# So many in a day, for a hundred days.
+# The number per day, for a hundred days.
 A_DAY = 100
 CHAT = Route("telegram", chat=str(OWNER))
 
 
 def planned(number: int, at: float) -> list[TimetableEntry]:
-    """What the timetable writes of a reminder, which has a name of its own."""
+    """Return the timetable's entries of a reminder with a unique name."""
     id_, words = f"call-mum-{number}", "Call mum, and ask how the garden is."
     run = PlannedRun(id_, at, 1, number)
     task = Task(id_, "Call mum", Once(at), "Europe/Berlin", message=words, route=CHAT)
@@ -48,7 +48,7 @@ def planned(number: int, at: float) -> list[TimetableEntry]:
 
 
 def said(number: int, at: float) -> list[Entry]:
-    """What the conversation of reminders writes of one."""
+    """Return the entries of one reminder in the conversation of reminders."""
     id_, words = f"task:call-mum-{number}:{number}:{at:.0f}:1", "⏰ Call mum, and ask how she is."
     run = RunBounds(f"call-mum-{number}", says="text", series=number)
     return [
@@ -61,7 +61,7 @@ def said(number: int, at: float) -> list[Entry]:
 
 
 async def write(path: Path, journal: Journal[Any, Any], make: Any) -> list[int]:
-    """Write all that is made of reminders; return how large the state was at times."""
+    """Write the entries of all reminders; return sizes of the state over time."""
     await journal.open()
     sizes, closed = [], set[Path]()
     for first in range(0, MANY, AT_ONCE):

@@ -1,4 +1,4 @@
-"""What the owner sees of what is spent: /budget, the warning, and the stop."""
+"""Spending as the owner sees it: /budget, the warning, and the stop."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from tests.journeys.test_memory import equip, typed
 
 
 def dear(request: ModelRequest) -> Completion:
-    """Answer for so much that the limits are far above what is held back for a call."""
+    """Answer at such a cost that the limits far exceed the reservation for a call."""
     return msgspec.structs.replace(obedient(request), usage=Usage(20_000, 10_000))
 
 
@@ -59,7 +59,7 @@ async def test_slash_new_resets_the_limit_of_a_conversation(h: Home) -> None:
 
 
 def flip(h: Home, line: int) -> bytes:
-    """Flip a bit in the middle of a line of the usage journal; return what is there now."""
+    """Flip a bit in the middle of a line of the usage journal; return the new content."""
     path = h.state / "usage.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     at = len(lines[line]) // 2
@@ -70,7 +70,7 @@ def flip(h: Home, line: int) -> bytes:
 
 @pytest.mark.parametrize("line", [0, 1])
 async def test_limits_apply_after_the_usage_journal_is_damaged(h: Home, line: int) -> None:
-    """It is put aside and what is sound of it goes on to count; the owner is told once."""
+    """It is set aside and its valid part still counts; the owner gets one notice."""
     h.think, h.settings["limits"] = dear, Limits(session_tokens=75_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two", "three")
@@ -111,7 +111,7 @@ MODEL = "local/bge"
 
 @attrs.define
 class Counting:
-    """An embedder that says what it counted, or does not."""
+    """An embedder that may report its token count."""
 
     tokens: int | None
     asked: list[str] = attrs.field(factory=list)

@@ -1,4 +1,4 @@
-"""What is said while something runs: stops, messages that wait, side questions, and edits."""
+"""Messages during work: stops, waiting messages, side questions, and edits."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from tests.journeys.home import MINE, Home, Life, obedient
 
 
 def edit(h: Home, message: Any, text: str, at: int = 5) -> int:
-    """Let a message be edited, *at* seconds after it was written."""
+    """Edit a message *at* seconds after it was written."""
     edited = message | {"text": text, "edit_date": message["date"] + at}
     return h.fake.push({"edited_message": edited})
 
 
 async def test_an_edit_without_a_change_has_no_effect(h: Home) -> None:
-    """Telegram tells of one when it has added the preview of a link."""
+    """Telegram reports such an edit when it has added a link preview."""
     async with h.life() as life:
         message = h.fake.message("read https://example.org")
         h.fake.push({"message": message})
@@ -32,7 +32,7 @@ async def test_an_edit_without_a_change_has_no_effect(h: Home) -> None:
         await life.settled()
         edit(h, message, "read https://example.com", at=9)
         await life.settled()
-        edit(h, message, "read https://example.org", at=7)  # it comes late, and again
+        edit(h, message, "read https://example.org", at=7)  # it arrives late, and twice
         await life.settled()
 
     assert len(h.asked) == len(h.charged()) == 2
@@ -45,7 +45,7 @@ async def test_an_edit_without_a_change_has_no_effect(h: Home) -> None:
 
 
 async def begin(h: Home, life: Life, *more: str) -> None:
-    """Let a turn begin that hangs, and say *more* behind it."""
+    """Start a turn that hangs, and send *more* after it."""
     h.effects.hang = trio.Event()
     h.fake.say("call hang")
     await h.effects.hang.wait()
@@ -57,7 +57,7 @@ async def begin(h: Home, life: Life, *more: str) -> None:
 async def press(h: Home, life: Life, words: str) -> None:
     found = h.fake.button(words)
     assert found is not None
-    for _ in range(2):  # pressed twice, it does it once
+    for _ in range(2):  # two presses act once
         h.fake.press(found[0], message=found[1])
     await life.settled()
 
@@ -109,7 +109,7 @@ async def test_a_message_during_a_turn_is_marked_as_seen(h: Home) -> None:
         await life.settled()
         await life.say("alone")
     assert h.fake.reactions == {(OWNER, 2): "👀"}
-    assert h.fake.counts["setMessageReaction error"] == 1  # none is tried until it is over
+    assert h.fake.counts["setMessageReaction error"] == 1  # no further attempt before its end
 
 
 async def test_the_stop_button_reports_the_stopped_work(h: Home) -> None:
@@ -137,7 +137,7 @@ async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
             stopped = h.texts()[-1]
             assert stopped.startswith("Stopped. Under way was hang.")
             assert "“don't stop”, “stand”" in stopped
-        # Words that are not the person's own are data.
+        # Text that the person did not write is data.
         await begin(h, life)
         passed_on = {"type": "hidden_user", "sender_user_name": "Eve"}
         h.fake.say("stop", forward_origin=passed_on)

@@ -1,4 +1,4 @@
-"""A file of a stranger is copied by a command that the owner allowed, and stays a stranger's."""
+"""A stranger's file copied by an allowed command is still untrusted."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ async def press(here: Town, button: str) -> None:
 
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_copy_of_a_strangers_file_is_not_trusted(tmp_path: Path, killed: bool) -> None:
-    """In a new conversation, and over a kill -9 in the middle of the command."""
+    """In a new conversation, and after a kill -9 in the middle of the command."""
     if why := without_bubblewrap():
         pytest.skip(f"BUBBLEWRAP NOT TESTED: {why}")
     async with town(tmp_path, more="", free=()) as here:
@@ -58,7 +58,7 @@ async def test_a_copy_of_a_strangers_file_is_not_trusted(tmp_path: Path, killed:
 
 
 async def test_a_planted_instruction_file_waits_for_the_owner(tmp_path: Path) -> None:
-    """In a sandbox that cannot guard a file; the owner is told, looks, and decides."""
+    """In a sandbox that cannot protect a file; the owner gets a notice, looks, and decides."""
     if landlock_version() < 6:
         pytest.skip("LANDLOCK NOT TESTED: the kernel's is older than version 6")
     async with town(tmp_path, more='[sandbox]\nkind = "landlock"\n', free=()) as here:

@@ -1,4 +1,4 @@
-"""Turns with a model behind Chat Completions whose server is strict about the order of roles."""
+"""Turns with Chat Completions servers that are strict about the order of roles."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ REFUSAL = Error(400, "invalid_request_error", "Unexpected role 'user' after role
 
 
 def strict(h: Home) -> FakeModels:
-    """Let a model behind Chat Completions think; the fake refuses what strict servers refuse."""
+    """Use a model behind Chat Completions; the fake refuses requests that strict servers refuse."""
     fake = FakeModels()
     settings = ProviderSettings(api="openai", base_url=h.network.serve(fake.answer))
 

@@ -1,4 +1,4 @@
-"""Stuck states of the whole app (P6): each shows in inspect, and the owner is told within 60 s.
+"""Stuck states of the whole app (P6): inspect shows each, and the owner gets a notice within 60 s.
 
 The 60 seconds count from the limit that makes a state a stuck one: *after* virtual seconds.
 """
@@ -22,7 +22,7 @@ WITHIN = 60.0
 
 
 class Bug(Exception):
-    """A mistake of ours."""
+    """A programming error."""
 
 
 def crash() -> None:
@@ -35,7 +35,7 @@ KINDS: dict[str, "Kind"] = {}
 
 @attrs.frozen
 class Kind:
-    """A stuck state: how it comes about, when it counts as one, and what is told of it."""
+    """A stuck state: how to cause it, when it counts, and its report."""
 
     arrange: Arrange
     after: float
@@ -131,13 +131,13 @@ def _(h: Home) -> None:
 
 
 async def be_deaf(given: Named, context: ToolContext) -> str:
-    with trio.CancelScope(shield=True):  # the mistake
+    with trio.CancelScope(shield=True):  # the bug
         await trio.sleep(450)
     return "at last"
 
 
 async def crash_of_others(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> None:
-    """An outbox that dies of every message to OTHER."""
+    """An outbox that crashes for every message to OTHER."""
     inner = Mailbox[OutboxMail]("inner", 64)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(body, inner)

@@ -1,4 +1,4 @@
-"""Terminals that are attached to a running Elwood, over its real control socket."""
+"""Terminals attached to a running Elwood, over its real control socket."""
 
 import re
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ DONE = "re: acted on quickly"
 
 @attrs.define
 class Sitting:
-    """Somebody at a terminal, and all that it was sent."""
+    """A person at a terminal, and all frames sent to it."""
 
     stream: trio.abc.Stream
     session: str = ""
@@ -51,7 +51,7 @@ class Sitting:
         return self.frames[-1]
 
     async def until(self, *wanted: object) -> list[wire.ToClient]:
-        """Read until a frame equals one that is *wanted*, or is of its kind; give what came."""
+        """Read until a frame equals a *wanted* one, or has its type; return the frames read."""
         with trio.fail_after(300):
             while True:
                 frame = await self.next()
@@ -60,7 +60,7 @@ class Sitting:
                     return came
 
     async def say(self, text: str, id_: str = "", **more: tuple[str, ...]) -> str:
-        """Say it; give why it was not taken."""
+        """Send a message; return the reason if it is refused."""
         said = wire.SaidHere(id=id_ or text, text=text, **more)
         await self.stream.send_all(wire.encode(said))
         took = (await self.until(wire.Took))[-1]
@@ -69,7 +69,7 @@ class Sitting:
         return took.why
 
     async def asks(self, text: str) -> list[str]:
-        """Say it, wait for the outcome, and give what was answered."""
+        """Send a message, wait for the outcome, and return the answer."""
         before = len(self.frames)
         assert await self.say(text) == ""
         await self.until(IDLE)
@@ -130,7 +130,7 @@ async def test_a_terminal_can_reconnect_to_its_conversation(h: Home) -> None:
 async def test_thinking_is_shown_redacted_and_is_not_a_message(h: Home) -> None:
     async def think(request: ModelRequest) -> Completion:
         h.show(Thought(f"{'hm ' * 9000}the token is {LOOKS_SECRET}, and so it is"))
-        await trio.sleep(2)  # a text that comes at once is shown instead
+        await trio.sleep(2)  # a text that comes immediately replaces it
         return obedient(request)
 
     async with served(h), sitting(h) as me:
@@ -276,7 +276,7 @@ async def test_a_refused_terminal_gets_the_reason(h: Home) -> None:
 
 
 async def test_without_a_sandbox_terminals_are_refused(h: Home) -> None:
-    """A command that was allowed could attach, read the code of the next question, and say yes."""
+    """An allowed command could attach, read the code of the next question, and say yes."""
     async with served(h, sandbox=SandboxSettings(kind="direct")):
         for mode in ("talk", "watch", "once"):
             answer, stream = await answered(h, "console", mode)

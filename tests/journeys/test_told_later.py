@@ -1,4 +1,4 @@
-"""What the model is told behind a message: once, again when it changed, and never in front."""
+"""Updates after a message: sent once, again after a change, and never before the message."""
 
 import re
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ from tests.reminders import ENVIRONMENT, PLANNED, SKILL, WAITING
 
 
 class Bare:
-    """A sandbox in which there are some *programs*."""
+    """A sandbox with some *programs*."""
 
     rung: Rung = "bubblewrap"
 
@@ -57,7 +57,7 @@ class Bare:
 
 
 def thinking(h: Home, sandbox: Bare) -> FakeModels:
-    """Let a model behind HTTP think, and commands run in *sandbox*."""
+    """Use a model behind HTTP, and run commands in *sandbox*."""
     fake = FakeModels()
     settings = ProviderSettings(api="anthropic", base_url=h.network.serve(fake.answer))
 
@@ -75,7 +75,7 @@ def thinking(h: Home, sandbox: Bare) -> FakeModels:
 
 
 def sent(body: Json) -> list[bytes]:
-    """What a request consists of, in order, but for where the cache is to begin."""
+    """Return the parts of a request in order, without cache markers."""
     parts = [*body["tools"], *body["system"]]
     parts += [{"of": m["role"], **one} for m in body["messages"] for one in blocks(m)]
     kept = ({key: one[key] for key in one if key != "cache_control"} for one in parts)
@@ -87,7 +87,7 @@ def are_prefixes(bodies: Iterable[Json]) -> bool:
 
 
 def told(body: Json, head: str) -> list[str]:
-    """What was told that begins with *head*, the oldest first."""
+    """Return the updates that begin with *head*, the oldest first."""
     texts = [one.get("text", "") for m in body["messages"] for one in blocks(m)]
     return [text for text in texts if text.startswith(head)]
 
@@ -175,7 +175,7 @@ async def test_updates_do_not_reach_other_people(h: Home) -> None:
 async def test_a_matching_skill_is_included(
     h: Home, more: dict[str, Any], expected: tuple[bool, bool]
 ) -> None:
-    """By what the policy says of the tool that gives it, and where the owner wants it."""
+    """If the policy allows the tool that returns it, and the owner wants it."""
     put(h.folder / "workspace/skills/fill-pdf", f"Write to {KEY}.")
     h.folder.joinpath("workspace").chmod(0o700)
     fake = thinking(h, Bare("git"))
@@ -215,7 +215,7 @@ def test_the_task_list_is_bounded_and_omits_untrusted_tasks() -> None:
 
 
 async def test_updates_reach_a_model_over_a_real_socket(tmp_path: Path) -> None:
-    """The zone is another after the restart: that is told behind, and all before it stays."""
+    """The time zone changes with the restart: an update at the end says so, the prefix stays."""
     zone = '\n[owner]\ntimezone = "{}"\n'
     async with town(tmp_path / "town", more=NO_COMMANDS + zone.format("UTC")) as here:
         await here.start()

@@ -1,4 +1,4 @@
-"""The unit of docs/start/install.md under a real systemd: what works in spite of all it forbids."""
+"""The unit of docs/start/install.md under a real systemd: what works despite its restrictions."""
 
 import json
 import re
@@ -16,14 +16,14 @@ CONFIG, UNIT = (
     MANUAL.split("## Another Linux with systemd")[1].split(f"```{kind}\n")[1].split("```")[0]
     for kind in ("toml", "ini")
 )
-# Nobody answers there; commands are the model's of rules.
+# No server listens there; commands come from the scripted model.
 MORE = """
 base_url = "http://127.0.0.1:9"
 [models.roles]
 default.model = "offline/rules"
 cheap.model = "offline/rules"
 """
-# What a stricter unit adds: no namespaces, and nothing that is both written and run.
+# Additions of a stricter unit: no namespaces, and no writable executable memory.
 STRICT = """
 [Service]
 RestrictNamespaces=yes
@@ -54,7 +54,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 def _is_fit(machine: Machine) -> None:
-    """See that what the unit needs works without it.  Raises NotBooted."""
+    """Check that the unit's requirements work without it. Raise NotBooted if not."""
     alone = ("systemd-run", "--wait", "--pipe", "-q", "-p", "User=elwood", "-p", "ProtectHome=yes")
     inner = ("bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
     for argv in ((COMMAND, "--version"), inner):
@@ -66,7 +66,7 @@ def _is_fit(machine: Machine) -> None:
 
 @pytest.fixture
 def unit(machine: Machine) -> Iterator[Machine]:
-    """The same, with a service that has never run; it is stopped afterwards."""
+    """The machine with a service that has never run; it is stopped afterwards."""
     machine.run("systemctl", "daemon-reload")
     yield machine
     machine.run("systemctl", "stop", "elwood")
@@ -74,14 +74,14 @@ def unit(machine: Machine) -> Iterator[Machine]:
 
 
 def start(machine: Machine) -> None:
-    """Start the service, which is done when it says that it is ready."""
+    """Start the service, which is started when it reports ready."""
     machine.run("systemctl", "start", "elwood", check=False)
     state = machine.run("systemctl", "is-active", "elwood", check=False)
     assert state == "active\n", machine.run("journalctl", "-u", "elwood", "-o", "cat")
 
 
 def doctor(machine: Machine) -> str:
-    """Return what the doctor says of the sandbox, as the user whom the manual names."""
+    """Return the doctor's sandbox report, as the user of the manual."""
     found = machine.run("runuser", "-u", "elwood", "--", COMMAND, "doctor", check=False)
     lines = [line for line in found.splitlines() if re.search(r"^\w+ +sandbox ", line)]
     assert len(lines) == 1, found

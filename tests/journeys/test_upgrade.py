@@ -1,4 +1,4 @@
-"""An installation that changes beside a running Elwood: nothing is mixed, given up or lost."""
+"""An installation that changes under a running Elwood: no mixed versions, no lost messages."""
 
 import shutil
 import sys
@@ -20,7 +20,7 @@ from tests.journeys.service import town
 
 
 async def test_a_message_survives_an_upgrade_over_several_starts(tmp_path: Path) -> None:
-    """The package that writes answers is replaced while Elwood runs, and half there for a while."""
+    """The package that writes answers is replaced while Elwood runs, and incomplete for a while."""
     site = tmp_path / "site"
     package = find_spec("markdown_it")
     assert package is not None
@@ -43,11 +43,11 @@ async def test_a_message_survives_an_upgrade_over_several_starts(tmp_path: Path)
             await one.spawn()
             assert await one.ended() == 1
         assert "cannot import name 'MarkdownIt'" in one.stderr.read_text()
-        one.stderr.write_text("")  # the tracebacks were meant
+        one.stderr.write_text("")  # the tracebacks were intended
         shutil.rmtree(site / name)
         shutil.copytree(whole, site / name)
         await one.start()
-        # Besides what is told of the crashes; marked as repeated, as nobody knows how far it came.
+        # In addition to the crash notices; marked as repeated, because delivery is uncertain.
         await one.until(lambda: any("Heard m0001." in text for text in one.said()))
         await one.stop()
         assert one.broken({update: "m0001"}) == []

@@ -1,4 +1,4 @@
-"""What a person sees while long work goes on, and how its outcome comes to them."""
+"""What a person sees during long work, and how they get its outcome."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ WORK = Tool(
 
 
 def seen(h: Home) -> list[str]:
-    """What the fake was asked for, as one who looks at the chat."""
+    """Return the fake's requests, as seen by a person in the chat."""
     shown = []
     for method, given in h.fake.calls:
         if method.startswith(("send", "edit", "delete")):
@@ -76,7 +76,7 @@ async def test_long_work_is_shown_from_start_to_answer(h: Home) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "button"])
 async def test_the_status_line_is_deleted_with_the_work(h: Home, end: str) -> None:
-    """Whichever way the person ends it."""
+    """Regardless of how the person ends it."""
     at_work(h)
     async with h.life() as life:
         h.fake.say("test it")

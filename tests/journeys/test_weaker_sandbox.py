@@ -1,4 +1,4 @@
-"""A sandbox that is installed and fails: the real service takes a weaker one, and says so."""
+"""An installed sandbox fails: the real service uses a weaker one, and reports it."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ async def test_a_weaker_sandbox_is_reported_everywhere(tmp_path: Path, broken: s
 
 
 async def warned(here: Town, times: int) -> None:
-    """Wait until the owner has been told *times* times, in the same words."""
+    """Wait until the owner has been warned *times* times, in the same words."""
 
     def warnings() -> list[str]:
         return [text for text in here.telegram.texts() if text.startswith("⚠")]

@@ -1,4 +1,4 @@
-"""A house with two channels, whose owner goes from one to the other: what is told where."""
+"""An app with two channels whose owner moves between them: which chat gets what."""
 
 import attrs
 import trio
@@ -15,14 +15,14 @@ from tests.agent.session.scripted import answer, call
 from tests.journeys.home import MINE, Home, newest
 from tests.line import Line
 
-# A chat of several people, in which Elwood may speak.
+# A group chat in which Elwood may write.
 GROUP = -500
 NEWS = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
 
 
 @attrs.define
 class Thinking:
-    """A model that waits in runs until it is let go on, and repeats all else."""
+    """A model that waits in runs until it is released, and repeats all other text."""
 
     began: trio.Event = attrs.field(factory=trio.Event)
     may: trio.Event = attrs.field(factory=trio.Event)
@@ -40,13 +40,13 @@ class Thinking:
 
 
 def knows(h: Home, session: str) -> bool:
-    """Tell whether the newest request of *session* held what the run had told."""
+    """Return True if the newest request of *session* contains the run's news."""
     said = [m.text for m in h.asked[-1].messages if isinstance(m, Notice)]
     return session in h.sessions and any("It snows." in text for text in said)
 
 
 async def test_answers_of_tasks_follow_the_owner(h: Home) -> None:
-    """A task that names no route answers where the owner is when it has an answer."""
+    """A task without a route answers in the owner's latest chat."""
     desk, model = Line(), Thinking()
     h.more_channels, h.think = (desk.feature,), model
     h.settings["tasks"] = ConfiguredTasks((NEWS,))
@@ -86,7 +86,7 @@ async def test_group_news_stay_in_the_group(h: Home) -> None:
 
 
 async def test_news_go_to_the_owners_latest_chat(h: Home) -> None:
-    """Of a task that fails, and of a limit that is near."""
+    """Of a failing task, and of a limit that is near."""
     broken = Task("bad", "Bad", Every(3600.0), prompt="Fail.", origin="config")
     desk = Line()
 

@@ -1,4 +1,4 @@
-"""A year of planned times, with deaths, spans without power, and clocks that are set."""
+"""A year of planned times, with crashes, power cuts, and clock changes."""
 
 import random
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from elwood.foundation.storage.journal import segments, verify
 from tests.journeys.outcomes import Judge
 from tests.journeys.year import Event, House, World
 
-# 2026-03-28 00:00 UTC.  Clocks are put forward in Berlin on the 29th, and back in Auckland,
-# Santiago and on Lord Howe (by half an hour) on 5 April; a whole year has both for all of them.
+# 2026-03-28 00:00 UTC. Daylight saving begins in Berlin on the 29th, and ends in Auckland, Santiago
+# and on Lord Howe (by half an hour) on 5 April; a whole year has both for all of them.
 BEGIN = 1_774_656_000.0
 DAY, HOUR = 86_400.0, 3_600.0
 YEAR = 365 * DAY
-# Seconds at the end in which nothing happens any more, so that all that waits can run.
+# Seconds at the end without events, so that all pending work can run.
 REST = 3 * DAY
 ZONES = (
     "Europe/Berlin",
@@ -36,12 +36,12 @@ ZONES = (
     "America/Santiago",
     "Asia/Kolkata",
 )
-# In a year; a shorter one has its share of them.
+# Numbers for a year; a shorter run has a share of them.
 DEATHS, JUMPS, DOINGS, REMINDERS = 200, 20, 60, 20
 
 
 def tasks(end: float) -> list[Task]:
-    """Make forty tasks of all kinds."""
+    """Create forty tasks of all kinds."""
     made = [
         Task("beat", "", Every(1800.0), prompt="p", watch=(), hours=Hours("07:00", "23:00")),
         Task("backup", "", Cadence("daily"), chore="backup", origin="house"),
@@ -74,18 +74,18 @@ def outcome(world: World, asked: Inbound) -> tuple[RunResult, float]:
 
 
 def refusal(world: World) -> Busy | NotNow | None:
-    """Have no room now and then."""
+    """Be full now and then."""
     number = world.random.random()
     return Busy(20) if number < 0.01 else NotNow("full") if number < 0.02 else None
 
 
 def off(world: World) -> float:
-    """Stay dead for a second, minutes, hours or days."""
+    """Stay off for a second, minutes, hours or days."""
     return world.random.choice([1.0, 1.0, 60.0, 600.0, HOUR, 6 * HOUR, 1.5 * DAY])
 
 
 def chore(world: World, name: str, since: float) -> Report:
-    """Do a chore; sometimes it fails, breaks, or needs a model."""
+    """Do a chore; sometimes it fails, crashes, or needs a model."""
     number = world.random.random()
     if number < 0.02:
         raise ValueError("a bug in a chore")
@@ -98,9 +98,9 @@ def die(world: World, house: House) -> None:
 
 
 async def set_clock(world: World, house: House) -> None:
-    """Set the clock on the wall wrong, or right again."""
-    await trio.testing.wait_all_tasks_blocked()  # not between a look at the clock and the log
-    # What a clock that was further ahead has passed over rests until the owner resumes it.
+    """Set the wall clock wrong, or right again."""
+    await trio.testing.wait_all_tasks_blocked()  # not between reading the clock and writing the log
+    # Times skipped by a clock that was ahead rest until the owner resumes the task.
     ahead = (0.0, 0.0, 0.0, 30.0, 600.0, HOUR, 6 * HOUR, DAY)
     behind = (*ahead, 3 * DAY, 40 * DAY, YEAR)
     is_ahead = world.random.choice((True, False))
@@ -108,24 +108,24 @@ async def set_clock(world: World, house: House) -> None:
 
 
 async def do(verb: Verb, id_: str, world: World, house: House) -> None:
-    """Change a task as people do; who resumes what rests since a clock was set has it run again."""
+    """Change a task as people do; one that rests after a clock change runs when it is resumed."""
     if verb != "resume" or await house.is_paused(id_):
         await house.change(id_, verb)
 
 
 async def remind(number: int, world: World, house: House) -> None:
-    """Have a reminder made."""
+    """Create a reminder."""
     at = world.now() + world.random.choice((HOUR, DAY, 7 * DAY))
     await house.schedule(Task(f"once-{number}", "once", Once(at), message="m", catch_up=DAY))
 
 
 def touch(world: World, house: House) -> None:
-    """Change what the heartbeat watches."""
+    """Change a file that the heartbeat watches."""
     world.files["beat"] = str(world.random.random())
 
 
 def rewrite(world: World, house: House) -> None:
-    """Edit the configuration: a task gets other times, another other words."""
+    """Edit the configuration: one task gets other times, another one other text."""
     first, second, *rest = world.tasks["config"]
     minute = world.random.randint(0, 59)
     first = replace(first, when=Cron(f"{minute} 9 * * *"))
@@ -133,7 +133,7 @@ def rewrite(world: World, house: House) -> None:
 
 
 def erase(world: World, house: House) -> None:
-    """Take a task out of the configuration, and put it in again."""
+    """Remove a task from the configuration, and add it again."""
     world.tasks["config"], gone = world.tasks["config"][:-1], world.tasks["config"][-1]
     world.events.append((world.passed() + 3 * DAY, partial(_restore, gone)))
     world.events.sort(key=lambda event: event[0])
@@ -144,13 +144,13 @@ def _restore(task: Task, world: World, house: House) -> None:
 
 
 async def begin(made: Sequence[Task], world: World, house: House) -> None:
-    """Have the tasks made that are made in conversations."""
+    """Create the tasks that conversations create."""
     for task in made:
         await house.schedule(task)
 
 
 def events(world: World, ids: Sequence[str], share: float) -> list[Event]:
-    """Say what happens when."""
+    """Return the events with their times."""
     chance, found = world.random, list[Event]()
 
     def at() -> float:
@@ -173,7 +173,7 @@ def events(world: World, ids: Sequence[str], share: float) -> list[Event]:
 
 
 async def set_right(world: World, house: House) -> None:
-    """Set the clock right, and let everything go well from here."""
+    """Set the clock right, and let everything succeed from here."""
     await trio.testing.wait_all_tasks_blocked()
     world.skew = 0.0
     world.outcome = lambda world, asked: (RunResult(""), 1.0)
@@ -210,11 +210,11 @@ def test_every_planned_time_has_one_outcome(tmp_path: Path, pytestconfig: pytest
     asked = [work.asked.id for work in world.works.values()]
     assert len(asked) == len(set(asked))
     assert world.lives > DEATHS * share / 2
-    # What has changed was seen; a look at what has not writes nothing.
+    # Changes were seen; a look at unchanged files writes nothing.
     seen = [e.seen for _, _, e in log if isinstance(e, RunStarted) and e.run.task == "beat"]
     assert seen[-1] == world.files["beat"]
     assert not any(isinstance(e, RunFinished) and e.result == "unchanged" for _, _, e in log)
-    # Logs were closed among all that, and nothing of them is lost or there twice.
+    # Logs were closed in between, and no entry is lost or duplicated.
     path = tmp_path / "schedule.jsonl"
     assert len(segments(path)) > days / 4
     found = verify(path)

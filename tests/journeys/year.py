@@ -1,7 +1,7 @@
-"""A house with nothing but a clock, through as much time and as many deaths as a test wants.
+"""Only the scheduling part of the app, through any time span and number of crashes.
 
-The timetable and the scheduler are the real ones, on a real file; sessions, chores and the owner
-are fakes that survive Elwood, as what they stand for does.
+The timetable and the scheduler are real, on a real file; sessions, chores and the owner are fakes
+that survive Elwood, like the things they replace.
 """
 
 import random
@@ -46,7 +46,7 @@ Event = tuple[float, Callable[["World", "House"], Awaitable[None] | None]]
 
 @attrs.define
 class Work:
-    """A run as a session has it: what will come of it, and when (true time; never: it is lost)."""
+    """A run in a session: its result, and when (true time; never: it is lost)."""
 
     asked: Inbound
     done: RunResult
@@ -56,9 +56,9 @@ class Work:
 
 @attrs.define
 class World:
-    """What survives Elwood.
+    """The world that survives Elwood.
 
-    *true* is the time as it is, *skew* how much the clock on the wall is ahead of it.
+    *true* is the real time, *skew* how far the wall clock is ahead of it.
     """
 
     folder: Path
@@ -94,11 +94,11 @@ class World:
         return self.true + trio.current_time() - self._began
 
     def now(self) -> float:
-        """Read the clock on the wall."""
+        """Read the wall clock."""
         return self.passed() + self.skew
 
     def begin(self) -> None:
-        """A process starts."""
+        """Start a process."""
         self._began = trio.current_time()
         self.disk.revive()
         self.lives += 1
@@ -108,7 +108,7 @@ class World:
         return read(self.folder / "schedule.jsonl", TimetableEntry)
 
     def live(self) -> "World":
-        """Live as many lives as it takes to come to the end."""
+        """Run as many processes as needed to reach the end."""
         while self.true < self.end:
             try:
                 trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -131,7 +131,7 @@ class World:
         while self.events and self.events[0][0] < self.end:
             await trio.sleep(max(0.0, self.events[0][0] - self.passed()))
             event = self.events[0]
-            with suppress(ActorUnavailable):  # it dies, and so do we
+            with suppress(ActorUnavailable):  # it dies, and so does this task
                 acting = event[1](self, house)
                 if acting is not None:
                     await acting
@@ -184,7 +184,7 @@ class House:
         )
 
     async def run(self) -> None:
-        """Live until stopped or killed."""
+        """Run until stopped or killed."""
         children = (
             Child(self.timetable, self._timetable.run, ALWAYS),
             Child(self.sessions, self._sessions, ALWAYS),
@@ -198,16 +198,16 @@ class House:
         )
 
     async def change(self, id_: str, verb: Verb) -> None:
-        """Do what a person does about a task."""
+        """Change a task as a person does."""
         await self.timetable.address.ask(Change(id=id_, verb=verb, by="me"))
 
     async def is_paused(self, id_: str) -> bool:
-        """Tell whether a task is paused."""
+        """Return True if a task is paused."""
         tasks = await self.timetable.address.ask(ListTasks(chores=True))
         return any(one.task.id == id_ and one.paused for one in tasks)
 
     async def schedule(self, task: Task) -> None:
-        """Take in a task as a conversation makes it."""
+        """Add a task as a conversation does."""
         await self.timetable.address.ask(PlanTask(task=task))
 
     async def _refresh(self) -> None:
@@ -259,7 +259,7 @@ class House:
             nursery.cancel_scope.cancel()
 
     def _stop_run(self, message: StopRun) -> None:
-        """Stop a run that has perhaps done something."""
+        """Stop a run that may have had an effect."""
         work = self.world.works.get(message.id)
         if work is not None and not work.is_done:
             work.done, work.is_done = RunResult(message.why, failed=True, acted=True), True
