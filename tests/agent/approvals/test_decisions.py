@@ -18,7 +18,7 @@ def state(*entries: ApprovalDecided) -> ApprovalState:
     return made
 
 
-def test_a_question_whose_time_is_over_ends_where_it_is_asked_again() -> None:
+def test_an_expired_question_is_closed_by_the_next_request() -> None:
     """Even if its timer has not closed it yet: a request may arrive at the same time."""
     asked = question("call 1")
     assert find_decision(state(), asked, LASTS - 1).answer == Pending()
@@ -27,7 +27,7 @@ def test_a_question_whose_time_is_over_ends_where_it_is_asked_again() -> None:
     assert over.entries == (ApprovalDecided("1", "expired", "", "plan call 1"),)
 
 
-def test_a_question_about_something_else_ends_where_the_call_is_asked_about_anew() -> None:
+def test_a_changed_call_closes_its_question() -> None:
     changed = question("call 1", plan="another")
     for now, ruling in ((1.0, "withdrawn"), (LASTS, "expired")):
         step = find_decision(state(), changed, now)
@@ -37,7 +37,7 @@ def test_a_question_about_something_else_ends_where_the_call_is_asked_about_anew
         ]
 
 
-def test_only_the_plan_that_was_shown_is_looked_up() -> None:
+def test_only_the_shown_plan_is_looked_up() -> None:
     yes = ApprovalDecided("1", "once", "tg:1", "plan call 1")
     for plan, found in (
         ("plan call 1", Verdict("once", "tg:1")),

@@ -74,9 +74,7 @@ def code_in(parts: tuple[Rich, ...]) -> str:
 @settings(max_examples=50, deadline=None)
 @given(SUBJECTS, EVIL, EVIL)
 @example("x" * 5000, "it writes", "a")
-def test_one_question_shows_the_call_whole_and_the_rest_flat(
-    subject: str, why: str, origin: str
-) -> None:
+def test_a_question_shows_the_call_in_full(subject: str, why: str, origin: str) -> None:
     asked = case(subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why)
     parts = request_messages(asked, HOME, CHANNELS)
     for part in parts:
@@ -101,7 +99,7 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
 
 
 @given(st.text(max_size=64))
-def test_any_button_and_any_word_can_be_read(data: str) -> None:
+def test_every_label_and_word_can_be_read(data: str) -> None:
     assert button_pressed(data) is None or data.startswith("a:")
     assert access_pressed(data) is None or data.startswith("p:")
     answer_of(data)
@@ -129,11 +127,11 @@ def is_short_and_plain(asked: ApprovalRequest) -> None:
 
 
 @given(EVIL)
-def test_an_overview_has_one_line_for_each(subject: str) -> None:
+def test_an_overview_has_one_line_per_question(subject: str) -> None:
     assert overview([case(subject)], []).count("\n") == 2
 
 
-def test_a_question_cuts_a_reason_and_sources_where_it_says() -> None:
+def test_a_question_shortens_reason_and_sources() -> None:
     """60 characters of the tool, 300 of the reason, 80 of each of five sources."""
     sources = ["s" * 200, *"abcdef"]
     asked = case("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))

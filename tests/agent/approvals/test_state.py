@@ -36,7 +36,7 @@ def sought(id: str, **more: str) -> ApprovalRequested:
     return ApprovalRequested(id, f"C{id}", question(f"call {id}", **more), 300.0)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_state_is_bounded() -> None:
     calls = ApprovalState()
     calls.apply(0.0, sought("open"))
     for number in range(MAX_KEPT + 10):
@@ -48,7 +48,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(calls.requests["open"].question.subject) == 1000
 
 
-def test_a_permission_of_an_older_journal_covers_the_exact_thing_as_it_did() -> None:
+def test_an_old_permission_covers_the_exact_call() -> None:
     """Its question had no scope; that of the same call has one today."""
     entry = msgspec.json.encode(sought("1"))
     assert b'"scope":null' in entry

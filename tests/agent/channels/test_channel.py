@@ -13,7 +13,7 @@ from elwood.foundation.text.splitting import MessageSize, character_offsets
 HOME, TOPIC, ELSEWHERE = Route("chat", "1"), Route("chat", "1", thread="3"), Route("machine")
 
 
-def test_what_the_owner_has_said_where_nobody_reads_moves_no_news() -> None:
+def test_an_unread_channel_keeps_the_owner_route() -> None:
     channels = Channels()
     for route, owner in ((HOME, (HOME,)), (ELSEWHERE, ())):
         post = Mailbox[OutboxMail](f"outbox {route.channel}", 4).address
@@ -53,7 +53,7 @@ NAMES = ("tg-7", "tg--5", "work", "task-tea", "mcp-1")
         ((msgspec.structs.replace(CONSOLE, only="work"),), ("work",), ("work",)),
     ],
 )
-def test_a_session_belongs_to_the_channel_that_reserves_its_name(
+def test_a_session_prefix_selects_the_channel(
     channels: tuple[Channel, ...], served: tuple[str, ...], owners: tuple[str, ...]
 ) -> None:
     """Whether that is on or not."""
@@ -62,7 +62,7 @@ def test_a_session_belongs_to_the_channel_that_reserves_its_name(
     assert tuple(filter(made.is_owners, NAMES)) == owners
 
 
-def test_the_channel_of_a_principal_says_who_that_is() -> None:
+def test_a_principal_selects_the_channel() -> None:
     made = with_channels(CONSOLE, TELEGRAM)
     assert made.recipient("tg:9") == Route("telegram", "9")
     assert [made.recipient(one) for one in ("tg:-5", "console", "fo:x", "task:tea")] == [None] * 4
@@ -72,6 +72,6 @@ def test_the_channel_of_a_principal_says_who_that_is() -> None:
     assert made.at(own).completed(own) == own
 
 
-def test_a_message_must_have_room_for_a_question() -> None:
+def test_a_message_limit_leaves_room_for_a_question() -> None:
     with pytest.raises(ValueError, match="must hold 2000 units, not 160"):
         MessageSize(160, character_offsets)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 @pytest.mark.parametrize("refusal", [Busy(20), NotNow("the disk is full")])
-async def test_of_too_many_chats_the_oldest_notice_is_forgotten(refusal: Busy | NotNow) -> None:
+async def test_the_oldest_reply_is_forgotten(refusal: Busy | NotNow) -> None:
     box, told = Mailbox[OutboxMail]("outbox", 4), list[int]()
 
     async def run() -> None:

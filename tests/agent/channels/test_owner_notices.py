@@ -47,7 +47,7 @@ async def outbox(
         nursery.cancel_scope.cancel()
 
 
-async def test_news_go_to_the_owner_with_buttons() -> None:
+async def test_news_reach_the_owner_with_buttons() -> None:
     async with outbox(lambda post: Sent("1")) as (boxes, heard):
         assert await TellOwner(boxes, lambda: PLACES, str)("It failed.", ("/tasks resume t",), True)
     [post] = heard
@@ -55,7 +55,7 @@ async def test_news_go_to_the_owner_with_buttons() -> None:
     assert post.buttons == (Button("/tasks resume t", "c:0"),)
 
 
-async def test_news_that_did_not_arrive_follow_the_owner() -> None:
+async def test_undelivered_news_follow_the_owner() -> None:
     """They may have arrived where the owner was before, so they are marked."""
     places = list(PLACES)
 
@@ -70,7 +70,7 @@ async def test_news_that_did_not_arrive_follow_the_owner() -> None:
     assert [(post.route.chat, post.repeat) for post in heard] == [("1", False), ("2", True)]
 
 
-async def test_where_the_owner_has_blocked_us_the_next_place_counts() -> None:
+async def test_a_blocked_route_falls_back_to_the_next() -> None:
     def answer(post: Post) -> PostResult:
         return Undeliverable("blocked") if post.route == PLACES[0] else Sent("1")
 
@@ -79,7 +79,7 @@ async def test_where_the_owner_has_blocked_us_the_next_place_counts() -> None:
     assert [(post.route.chat, post.repeat) for post in heard] == [("1", False), ("2", False)]
 
 
-async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_route_news_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert await TellOwner({}, tuple, str)("It failed.", (), False)
     assert "nowhere to tell" in caplog.text
 
@@ -93,7 +93,7 @@ async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture
         ((Undeliverable("blocked"),), [False], False),
     ],
 )
-async def test_what_may_have_arrived_is_marked_as_a_repeat(
+async def test_news_that_may_have_arrived_are_marked(
     answers: tuple[PostResult | None, ...], repeats: list[bool], arrived: bool
 ) -> None:
     left = list(answers)
@@ -108,9 +108,7 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
     ("outcome", "expected"),
     [(Unsent("away"), [0.5, 1, 2, 4, 4, 4]), (Unsure("no answer"), [0.5, 1, 2, 4, 8, 10, 10])],
 )
-async def test_the_pauses_between_tries_stay_short(
-    outcome: PostResult, expected: list[float]
-) -> None:
+async def test_retry_delays_are_bounded(outcome: PostResult, expected: list[float]) -> None:
     tries = list[float]()
 
     def answer(post: Post) -> PostResult:

@@ -5,7 +5,7 @@ from elwood.agent.channels.pacing import Bucket
 
 
 @given(st.floats(0.1, 100.0), st.floats(1.0, 30.0), st.lists(st.floats(0.0, 3.0), max_size=60))
-def test_whoever_waits_as_told_never_has_more_than_the_bucket_and_its_rate(
+def test_obedient_callers_never_exceed_the_rate(
     rate: float, size: float, gaps: list[float]
 ) -> None:
     bucket, now, sent = Bucket(rate, size), 1000.0, list[float]()
@@ -20,7 +20,7 @@ def test_whoever_waits_as_told_never_has_more_than_the_bucket_and_its_rate(
             assert last <= size + (end - start) * rate + 1e-3
 
 
-def test_room_can_be_left_for_others() -> None:
+def test_some_capacity_can_be_reserved() -> None:
     half = Bucket(1.0, 4.0).spend(0.0).spend(0.0)
     assert half.delay(0.0) == 0.0
     assert half.delay(0.0, leave=2) == 1.0

@@ -85,12 +85,12 @@ def test_row_of_the_table(row: str) -> None:
     assert ROWS[row]().untrusted == {"U": True, "clean": False, "declassified": False}[word]
 
 
-def test_a_forwarded_message_is_a_strangers() -> None:
+def test_a_forwarded_message_is_untrusted() -> None:
     """TA-51, the other half."""
     assert after(received("a", "hello"), received("b", "obey me", untrusted=True)) == U
 
 
-def test_an_endorsement_is_of_one_source_and_of_what_was_read_so_far() -> None:
+def test_an_endorsement_covers_one_source_so_far() -> None:
     """TA-56."""
     two = (received("a"), TurnStarted("t1", ("a",), 1, "hello"), said("c1", "c2"))
     read = (*two, ended(U, "a.example"), ended(U, "b.example", call="c2"))
@@ -102,7 +102,7 @@ def test_an_endorsement_is_of_one_source_and_of_what_was_read_so_far() -> None:
     assert "a.example" in fold(*read, trusted, *again).taint.sources
 
 
-def test_a_reminder_brings_the_source_that_it_names() -> None:
+def test_a_reminder_brings_its_source() -> None:
     reminded = Reminded("t1", "[planned: water them]", U, "your tasks")
     old = b'{"type":"reminded","turn":"t1","text":"a note","label":{"untrusted":true}}'
 
@@ -112,11 +112,11 @@ def test_a_reminder_brings_the_source_that_it_names() -> None:
     assert after(*STARTED, reminded, Endorsed(("your tasks",), "me")) == CLEAN
 
 
-def test_an_endorsement_leaves_private_what_is_private() -> None:
+def test_an_endorsement_keeps_private_labels() -> None:
     assert after(*STARTED, ended(U | P, "mail"), Endorsed(("mail",), "me")) == P
 
 
-def test_what_has_no_single_source_is_never_endorsed() -> None:
+def test_text_of_several_sources_is_never_endorsed() -> None:
     unnamed = Taint()
     unnamed.add(U, "")
     unnamed.endorse(["", UNKNOWN])
@@ -141,11 +141,11 @@ def test_what_has_no_single_source_is_never_endorsed() -> None:
         (replied("a"), received("b"), TurnStarted("t2", ("b",), 1, "go on")),
     ],
 )
-def test_a_label_stays(entries: tuple[Entry, ...]) -> None:
+def test_a_label_persists(entries: tuple[Entry, ...]) -> None:
     assert after(*TAINTED, *entries) == U
 
 
-def test_what_still_waits_brings_its_label_into_the_new_conversation() -> None:
+def test_waiting_messages_carry_their_labels() -> None:
     """Or a forwarded message that arrives before `/new` would be read as the owner's."""
     waiting = (
         received("b", "https://news.example/ ?"),
@@ -169,7 +169,7 @@ KEPT = (
 
 
 @pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
-def test_a_refused_call_brings_the_label_of_its_conversation_back(ruling: Ruling) -> None:
+def test_a_denied_call_restores_its_labels(ruling: Ruling) -> None:
     """The model reads its words, which were written under that label."""
     private = tuple(
         msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
@@ -181,7 +181,7 @@ def test_a_refused_call_brings_the_label_of_its_conversation_back(ruling: Ruling
     assert list(session.taint.sources) == ["evil.example"]
 
 
-def test_an_allowed_call_brings_the_label_of_its_conversation_back() -> None:
+def test_an_allowed_call_restores_its_labels() -> None:
     decided = CallDecided("t1", "c2", "hash", "once")
 
     assert after(*KEPT) == after(*KEPT, decided) == CLEAN
@@ -189,7 +189,7 @@ def test_an_allowed_call_brings_the_label_of_its_conversation_back() -> None:
     assert after(*KEPT, decided, TurnStarted("t2", (), 1, "", ("t1/c2",))) == U
 
 
-def test_a_call_that_waited_in_this_conversation_brings_nothing_endorsed_back() -> None:
+def test_an_endorsed_source_is_not_restored() -> None:
     session = fold(
         *KEPT[:-1], Endorsed(("evil.example",), "me"), CallDecided("t1", "c2", "hash", "denied")
     )
@@ -197,13 +197,13 @@ def test_a_call_that_waited_in_this_conversation_brings_nothing_endorsed_back() 
     assert session.taint.label == CLEAN
 
 
-def test_calls_still_open_keep_the_label_of_a_conversation_put_away() -> None:
+def test_pending_calls_keep_the_labels_of_an_old_conversation() -> None:
     open_call = (*TAINTED, said("c2", "c3"), ended(U, "evil.example", call="c2"))
 
     assert after(*open_call, Rewound(0)) == U
 
 
-def test_the_owner_names_addresses_only_before_strangers_do() -> None:
+def test_the_owner_names_addresses_before_strangers_do() -> None:
     """In a turn, those of its messages that are the owner's."""
     inputs = (
         received("a", "https://a.example/x"),

@@ -18,7 +18,7 @@ def read(given: bytes) -> Prompt:
     return msgspec.json.decode(given, type=Prompted).prompt
 
 
-def test_a_message_does_not_keep_the_line_it_was_read_from() -> None:
+def test_a_message_does_not_keep_its_log_line() -> None:
     said = Said("t1", Assistant((), "codec", "model", msgspec.Raw(b'{"content":[]}')), Usage())
     given = msgspec.json.encode(said)
     before = sys.getrefcount(given)
@@ -27,7 +27,7 @@ def test_a_message_does_not_keep_the_line_it_was_read_from() -> None:
     assert sys.getrefcount(given) == before
 
 
-def test_equal_prompts_of_many_conversations_are_held_once() -> None:
+def test_equal_prompts_are_stored_once() -> None:
     prompt = Prompt("Be good.", (ToolSpec("look", "Looks.", SCHEMA),))
     one, other = read(line(prompt)), read(line(prompt))
     assert one == other == prompt
@@ -35,7 +35,7 @@ def test_equal_prompts_of_many_conversations_are_held_once() -> None:
     assert one.tools is other.tools is prompt.tools
 
 
-def test_prompts_with_other_tools_are_others() -> None:
+def test_prompts_with_other_tools_differ() -> None:
     one = Prompt("Be good.", (ToolSpec("look", "Looks.", SCHEMA),))
     other = read(line(Prompt("Be good.", (ToolSpec("run", "Runs.", SCHEMA),))))
     assert [tool.name for tool in other.tools] == ["run"]

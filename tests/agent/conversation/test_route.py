@@ -23,13 +23,13 @@ OLD = [
 
 
 @pytest.mark.parametrize(("line", "route"), OLD)
-def test_the_integers_of_early_journals_are_read(line: str, route: Route) -> None:
+def test_integer_routes_of_old_journals_are_read(line: str, route: Route) -> None:
     assert msgspec.json.decode(line, type=Route) == route
     assert msgspec.convert(msgspec.json.decode(line), Route) == route
 
 
 @pytest.mark.parametrize("route", [route for _, route in OLD])
-def test_what_is_written_is_read(route: Route) -> None:
+def test_a_route_survives_a_round_trip(route: Route) -> None:
     line = msgspec.json.encode(route)
     assert msgspec.json.decode(line, type=Route) == route
     assert b'"topic":"' in line  # the key that journals have had from the start

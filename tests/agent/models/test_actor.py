@@ -201,7 +201,7 @@ def at(provider: Scripted) -> list[float]:
     return [round(when - provider.asked[0][0], 2) for when, _ in provider.asked]
 
 
-async def test_a_rate_limit_waits_as_long_as_asked(tmp_path: Path, clock: MockClock) -> None:
+async def test_a_rate_limit_waits_for_retry_after(tmp_path: Path, clock: MockClock) -> None:
     """LLM-01."""
     a = Scripted([Fail("rate_limit", retry_after=7.0), Fail("rate_limit", retry_after=0.5)])
     async with house(tmp_path, a=a) as it:
@@ -211,7 +211,7 @@ async def test_a_rate_limit_waits_as_long_as_asked(tmp_path: Path, clock: MockCl
 
 
 @pytest.mark.parametrize("kind", ["spend_limit", "bad_key", "forbidden"])
-async def test_what_only_a_person_can_mend_is_not_asked_again(
+async def test_an_error_for_people_is_not_retried(
     tmp_path: Path, clock: MockClock, kind: FailureKind
 ) -> None:
     """LLM-02, LLM-03, LLM-37, LLM-38: one request, even if many calls wait."""
@@ -241,9 +241,7 @@ async def test_what_only_a_person_can_mend_is_not_asked_again(
         assert it.troubles() == {}
 
 
-async def test_what_a_person_can_mend_is_tried_when_they_write(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_a_message_retries_an_error_for_people(tmp_path: Path, clock: MockClock) -> None:
     """A message for each, and all that wait for one attempt share its result."""
     a = Scripted(otherwise=Fail("spend_limit"))
     async with house(tmp_path, a=a) as it:
@@ -273,9 +271,7 @@ async def test_what_a_person_can_mend_is_tried_when_they_write(
         assert isinstance(await it.ask_for("news", Budget()), Completion)
 
 
-async def test_who_is_answered_by_another_model_does_not_wait_for_one_without_credit(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_a_fallback_answer_does_not_wait_for_credit(tmp_path: Path, clock: MockClock) -> None:
     a, b = Scripted(otherwise=Fail("spend_limit")), Scripted()
     async with house(tmp_path, settings=TWO, a=a, b=b) as it:
         for _ in range(3):
@@ -284,7 +280,7 @@ async def test_who_is_answered_by_another_model_does_not_wait_for_one_without_cr
     assert len(a.asked) == 1
 
 
-async def test_a_response_that_begins_and_breaks_off_is_not_asked_for_without_end(
+async def test_interrupted_responses_are_retried_a_few_times(
     tmp_path: Path, clock: MockClock
 ) -> None:
     """LLM-12: overload may come within the stream."""
@@ -294,9 +290,7 @@ async def test_a_response_that_begins_and_breaks_off_is_not_asked_for_without_en
     assert len(a.asked) < 15
 
 
-async def test_overload_backs_off_and_then_takes_the_fallback(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_overload_backs_off_then_falls_back(tmp_path: Path, clock: MockClock) -> None:
     """LLM-04."""
     a, b = Scripted(otherwise=Fail("overloaded")), Scripted()
     async with house(tmp_path, settings=TWO, a=a, b=b) as it:
@@ -320,7 +314,7 @@ async def test_overload_backs_off_and_then_takes_the_fallback(
     ],
 )
 @pytest.mark.parametrize("settings", [ONE, TWO])
-async def test_the_reason_is_told_before_the_asker_loses_patience(
+async def test_the_reason_arrives_before_the_timeout(
     tmp_path: Path, clock: MockClock, fail: Fail, settings: ModelSettings
 ) -> None:
     a = Scripted(otherwise=fail, took=10.0)
@@ -332,7 +326,7 @@ async def test_the_reason_is_told_before_the_asker_loses_patience(
     assert "scripted" in answer.why
 
 
-async def test_a_response_that_takes_too_long_is_ended_told_and_charged(
+async def test_a_slow_response_is_cancelled_reported_and_charged(
     tmp_path: Path, clock: MockClock
 ) -> None:
     async with house(tmp_path, a=Scripted(took=1000.0)) as it:
@@ -343,9 +337,7 @@ async def test_a_response_that_takes_too_long_is_ended_told_and_charged(
         assert it.book.spent("s").session.tokens > 0
 
 
-async def test_without_a_network_the_turn_is_kept_and_the_trouble_shown(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_without_a_network_the_turn_waits(tmp_path: Path, clock: MockClock) -> None:
     """LLM-08."""
     a = Scripted(otherwise=Fail("offline"))
     async with house(tmp_path, a=a) as it:
@@ -373,7 +365,7 @@ async def test_without_a_network_the_turn_is_kept_and_the_trouble_shown(
         (Fail("history"), BadHistory("a: scripted")),  # LLM-28, 29, 31, 36
     ],
 )
-async def test_what_the_turn_must_mend_is_handed_to_it(
+async def test_errors_in_the_request_go_to_the_turn(
     tmp_path: Path, clock: MockClock, fail: Fail, expected: Completed
 ) -> None:
     a, b = Scripted(otherwise=fail), Scripted()
@@ -382,7 +374,7 @@ async def test_what_the_turn_must_mend_is_handed_to_it(
     assert (len(a.asked), len(b.asked)) == (1, 0)
 
 
-async def test_a_retired_model_gives_way_to_the_fallback(tmp_path: Path, clock: MockClock) -> None:
+async def test_a_retired_model_falls_back(tmp_path: Path, clock: MockClock) -> None:
     """LLM-39."""
     a, b = Scripted(otherwise=Fail("no_model")), Scripted()
     async with house(tmp_path, settings=TWO, a=a, b=b) as it:
@@ -394,9 +386,7 @@ async def test_a_retired_model_gives_way_to_the_fallback(tmp_path: Path, clock: 
         assert "b (n) does not accept the key" in answer.why
 
 
-async def test_a_spent_budget_stops_the_call_before_it_is_made(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_an_empty_budget_prevents_the_call(tmp_path: Path, clock: MockClock) -> None:
     """LLM-42; and a restart changes nothing about it."""
     a, limits = Scripted(), Limits(session_tokens=200, day_tokens=400)
     async with house(tmp_path, limits=limits, a=a) as it:
@@ -417,7 +407,7 @@ async def test_a_spent_budget_stops_the_call_before_it_is_made(
         assert isinstance(await it.ask("new"), Completion)
 
 
-async def test_a_budget_is_checked_before_each_attempt(tmp_path: Path, clock: MockClock) -> None:
+async def test_the_budget_is_checked_before_each_attempt(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(otherwise=Fail("cut", begun=True))
     async with house(tmp_path, limits=Limits(session_tokens=25), a=a) as it:
         assert isinstance(await it.ask(), BudgetSpent)
@@ -425,7 +415,7 @@ async def test_a_budget_is_checked_before_each_attempt(tmp_path: Path, clock: Mo
 
 
 @pytest.mark.parametrize("limits", [Limits(day_tokens=500), Limits(day_usd=0.5)])
-async def test_fifty_turns_side_by_side_cannot_pass_a_limit_together(
+async def test_concurrent_turns_share_the_limit(
     tmp_path: Path, clock: MockClock, limits: Limits
 ) -> None:
     a, prices = Scripted(greedy=True), {"a/*": PriceSettings(input=10, output=1000)}
@@ -450,7 +440,7 @@ async def test_fifty_turns_side_by_side_cannot_pass_a_limit_together(
     assert all("a day is too little for an answer. It resets at" in why for why in refused)
 
 
-async def test_of_a_small_rest_a_shorter_answer_is_paid(tmp_path: Path, clock: MockClock) -> None:
+async def test_a_small_remainder_buys_a_shorter_answer(tmp_path: Path, clock: MockClock) -> None:
     a, settings = Scripted(greedy=True), asking("a/m", "a/s", max_tokens=16_000)
     async with house(tmp_path, settings=settings, limits=Limits(day_tokens=4_000), a=a) as it:
         short = await it.ask()
@@ -459,9 +449,7 @@ async def test_of_a_small_rest_a_shorter_answer_is_paid(tmp_path: Path, clock: M
         assert isinstance(await it.ask(), BudgetSpent)
 
 
-async def test_dollars_refuse_a_model_without_a_price_and_say_what_to_do(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_a_dollar_limit_needs_a_price(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted()
     async with house(tmp_path, limits=Limits(day_usd=1.0), a=a) as it:
         refused = await it.ask()
@@ -475,7 +463,7 @@ async def test_dollars_refuse_a_model_without_a_price_and_say_what_to_do(
 
 
 @pytest.mark.parametrize(("retries", "asked"), [(0, 1), (2, 3)])
-async def test_tries_are_bounded_as_well_as_time(
+async def test_attempts_and_time_are_bounded(
     tmp_path: Path, clock: MockClock, retries: int, asked: int
 ) -> None:
     a = Scripted(otherwise=Fail("server"))
@@ -485,7 +473,7 @@ async def test_tries_are_bounded_as_well_as_time(
     assert len(a.asked) == asked
 
 
-async def test_after_the_third_failure_the_person_is_told(tmp_path: Path, clock: MockClock) -> None:
+async def test_the_third_failure_is_reported(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(script=[Fail("conflict"), Fail("cut"), Fail("server")])
     async with house(tmp_path, a=a) as it:
         send, receive = trio.open_memory_channel[str | Delayed](4)
@@ -497,9 +485,7 @@ async def test_after_the_third_failure_the_person_is_told(tmp_path: Path, clock:
         assert receive.receive_nowait() == "hello"
 
 
-async def test_an_empty_budget_stops_its_job_in_every_conversation_and_nobody_else(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_a_job_budget_covers_all_its_conversations(tmp_path: Path, clock: MockClock) -> None:
     """Each call is of 110 tokens; also the summary of a job's turn is the job's."""
     a, budget = Scripted(), Budget(tokens=200)
     async with house(tmp_path, a=a) as it:
@@ -523,7 +509,7 @@ async def test_an_empty_budget_stops_its_job_in_every_conversation_and_nobody_el
         assert isinstance(await it.ask_for("news", budget), Completion)
 
 
-async def test_who_cannot_be_told_does_not_hold_up_the_stop(
+async def test_an_unreachable_owner_does_not_delay_the_stop(
     tmp_path: Path, clock: MockClock
 ) -> None:
     async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
@@ -534,9 +520,7 @@ async def test_who_cannot_be_told_does_not_hold_up_the_stop(
     assert trio.current_time() - stopping < 4
 
 
-async def test_ten_sessions_hit_by_overload_send_one_probe_at_a_time(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_ten_overloaded_sessions_share_one_probe(tmp_path: Path, clock: MockClock) -> None:
     """LLM-44."""
     a = Scripted(otherwise=Fail("overloaded"))
     async with house(tmp_path, a=a) as it:
@@ -562,7 +546,7 @@ async def test_ten_sessions_hit_by_overload_send_one_probe_at_a_time(
         assert it.troubles() == {}
 
 
-async def test_at_most_so_many_calls_are_in_flight(tmp_path: Path, clock: MockClock) -> None:
+async def test_calls_in_flight_are_limited(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted()
     async with house(tmp_path, in_flight=3, a=a) as it, trio.open_nursery() as nursery:
         for number in range(10):
@@ -571,9 +555,7 @@ async def test_at_most_so_many_calls_are_in_flight(tmp_path: Path, clock: MockCl
     assert at(a)[-1] == 3.0
 
 
-async def test_an_abandoned_ask_frees_its_place_and_is_charged(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_an_abandoned_request_is_charged_and_freed(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(took=1000.0)
     async with house(tmp_path, a=a) as it:
         with trio.move_on_after(5):
@@ -585,9 +567,7 @@ async def test_an_abandoned_ask_frees_its_place_and_is_charged(
         assert spent.session.tokens > 0
 
 
-async def test_an_abandoned_probe_lets_the_next_one_through(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_an_abandoned_probe_starts_the_next(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted([Fail("rate_limit", retry_after=60.0)])
     async with house(tmp_path, a=a) as it:
         with trio.move_on_after(30):
@@ -597,7 +577,7 @@ async def test_an_abandoned_probe_lets_the_next_one_through(
 
 
 @pytest.mark.parametrize("kind", ["offline", "rate_limit", "server"])
-async def test_who_waits_is_told_soon_and_not_left_longer_than_their_patience(
+async def test_waiting_callers_get_an_early_reason(
     tmp_path: Path, clock: MockClock, kind: FailureKind
 ) -> None:
     a = Scripted(otherwise=Fail(kind))
@@ -623,16 +603,14 @@ async def test_who_waits_is_told_soon_and_not_left_longer_than_their_patience(
     assert len(a.asked) > 5
 
 
-async def test_progress_is_shown(tmp_path: Path, clock: MockClock) -> None:
+async def test_progress_is_reported(tmp_path: Path, clock: MockClock) -> None:
     async with house(tmp_path, a=Scripted()) as it:
         shown: list[object] = []
         await it.models.ask(msgspec.structs.replace(wanted(), progress=shown.append))
         assert shown == ["hello"]
 
 
-async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
-    tmp_path: Path, clock: MockClock
-) -> None:
+async def test_an_unwritten_cost_blocks_further_calls(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted()
     async with house(tmp_path, a=a) as it:
         assert isinstance(await it.ask(), Completion)
@@ -651,7 +629,7 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
     assert len(a.asked) == 3
 
 
-async def test_a_role_is_asked_as_it_is_written(tmp_path: Path, clock: MockClock) -> None:
+async def test_a_role_uses_its_own_settings(tmp_path: Path, clock: MockClock) -> None:
     """A summary has its role's first model, else those of the answers; only it thinks less."""
     summarizer = RoleSettings(model="b/n", thinking="low", max_tokens=7)
     settings = ModelSettings(roles={**ONE.roles, "summarizer": summarizer})
@@ -667,7 +645,7 @@ async def test_a_role_is_asked_as_it_is_written(tmp_path: Path, clock: MockClock
     assert [one.thinking for one in (*b.requests, *a.requests)] == ["low", None, None, "low", None]
 
 
-async def test_a_model_without_a_provider_is_a_failure(tmp_path: Path, clock: MockClock) -> None:
+async def test_a_model_without_a_provider_fails(tmp_path: Path, clock: MockClock) -> None:
     async with house(tmp_path, settings=TWO, b=Scripted()) as it:
         assert isinstance(await it.ask(), Completion)
         answer = await it.ask(role="summarizer")

@@ -98,7 +98,7 @@ async def test_a_response_is_stored_as_received() -> None:
     )
 
 
-async def test_a_scan_is_a_document_before_its_words() -> None:
+async def test_a_scan_precedes_its_text() -> None:
     fake = FakeModels(script=[Say("ok")])
     data = base64.b64encode(b"%PDF-1.4").decode()
     async with serving(fake.answer) as url, aclosing(Client()) as client:
@@ -113,7 +113,7 @@ async def test_a_scan_is_a_document_before_its_words() -> None:
     assert (document["source"]["data"], text["text"]) == (data, "sum")
 
 
-async def test_text_is_told_as_it_grows_and_first_without_any() -> None:
+async def test_text_is_streamed() -> None:
     told: list[Shown] = []
     await complete(Say("x" * 50, pause=0.001, thinking="hm"), told.append)
     assert told[0] == ""
@@ -125,7 +125,7 @@ async def test_text_is_told_as_it_grows_and_first_without_any() -> None:
 
 
 @pytest.mark.parametrize("wants", [False, True])
-async def test_thoughts_are_asked_for_if_wanted(wants: bool) -> None:
+async def test_thinking_is_requested_if_configured(wants: bool) -> None:
     fake = FakeModels(script=[Say("x")])
     async with serving(fake.answer) as url, aclosing(Client()) as client:
         settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY), thoughts=wants)
@@ -134,7 +134,7 @@ async def test_thoughts_are_asked_for_if_wanted(wants: bool) -> None:
     assert fake.bodies[0].get("thinking") == asked
 
 
-async def test_how_much_it_thinks_is_said_only_if_that_is_set() -> None:
+async def test_effort_is_sent_if_configured() -> None:
     fake = FakeModels(script=[Say("x")] * 3)
     async with serving(fake.answer) as url, aclosing(Client()) as client:
         settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY))
@@ -145,7 +145,7 @@ async def test_how_much_it_thinks_is_said_only_if_that_is_set() -> None:
     assert [one.get("thinking") for one in fake.bodies] == [None, None, {"type": "disabled"}]
 
 
-async def test_unknown_events_deltas_and_blocks_are_ignored_or_kept() -> None:
+async def test_unknown_events_are_ignored() -> None:
     """LLM-13."""
     block = {"type": "novel", "data": {"x": [1, None]}}
     events = (
@@ -159,7 +159,7 @@ async def test_unknown_events_deltas_and_blocks_are_ignored_or_kept() -> None:
     assert msgspec.json.decode(completion.message.native)[1] == block
 
 
-async def test_a_call_with_broken_json_keeps_the_history_sendable() -> None:
+async def test_a_call_with_broken_json_keeps_the_history_valid() -> None:
     """LLM-14: the gate sees the raw text, the provider gets an object."""
     fake = FakeModels(script=[Say(calls=(("list_files", '{"path": '),)), Say("sorry")])
     async with provider(fake) as anthropic:
@@ -179,7 +179,7 @@ async def test_a_call_with_broken_json_keeps_the_history_sendable() -> None:
     ]
 
 
-async def test_thinking_goes_back_unchanged_through_a_whole_conversation() -> None:
+async def test_thinking_is_returned_unchanged() -> None:
     """The fake rejects any thinking whose prefix has changed (LLM-36)."""
     call = (("list_files", '{"path": "ä\\u00e9"}'),)
     fake = FakeModels(
@@ -205,7 +205,7 @@ async def test_thinking_goes_back_unchanged_through_a_whole_conversation() -> No
         assert caught.value.fault.kind == "history"
 
 
-async def test_a_history_of_another_provider_is_sent_as_plain_blocks() -> None:
+async def test_foreign_history_is_sent_as_plain_blocks() -> None:
     foreign = Assistant(
         (Text("hm"), Text(" "), ToolCall("functions.ls:0", "my tool", '["x"]')),
         "openai",
@@ -228,7 +228,7 @@ async def test_a_history_of_another_provider_is_sent_as_plain_blocks() -> None:
     assert user["content"] == [{"type": "tool_result", "tool_use_id": "functions_2els_3a0"}]
 
 
-def test_a_request_is_marked_for_the_cache_and_has_no_sampling_parameters() -> None:
+def test_a_request_has_cache_marks_and_no_sampling() -> None:
     body = msgspec.json.decode(
         anthropic_at("", Client()).encode(wanted(Human("a"), Notice("b"), Human(" ")))
     )
@@ -257,13 +257,13 @@ def test_a_request_is_marked_for_the_cache_and_has_no_sampling_parameters() -> N
     }
 
 
-def test_lone_surrogates_never_reach_the_wire() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     """LLM-33."""
     body = msgspec.json.decode(anthropic_at("", Client()).encode(wanted(Human("a\ud800b"))))
     assert body["messages"][0]["content"][0]["text"] == "a\ufffdb"
 
 
-async def test_split_surrogates_of_a_stream_are_joined() -> None:
+async def test_split_surrogates_are_joined() -> None:
     start, *rest = messages_stream(Say("ok"), 1, "m", "")
     halves = [
         b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}}'
@@ -275,7 +275,7 @@ async def test_split_surrogates_of_a_stream_are_joined() -> None:
     assert completion.message.text == "\U0001f600 \ufffdok"
 
 
-async def test_an_empty_text_is_not_stored() -> None:
+async def test_empty_text_is_not_stored() -> None:
     """LLM-34."""
     events = (
         {"type": "content_block_start", "index": 5, "content_block": {"type": "text", "text": ""}},
@@ -285,7 +285,7 @@ async def test_an_empty_text_is_not_stored() -> None:
     assert bytes(completion.message.native) == b'[{"type":"text","text":"ok"}]'
 
 
-async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
+async def test_a_truncated_stream_yields_no_call() -> None:
     step = Say("Let me look.", (("list_files", '{"path": "a"}'),), thinking="well")
     whole = b"".join(messages_stream(step, 1, "claude-sonnet-5-5", "signature-1"))
     kinds = set()
@@ -302,7 +302,7 @@ async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
     assert kinds == {"cut"}
 
 
-async def test_nothing_listens() -> None:
+async def test_a_refused_connection_is_unreachable() -> None:
     """LLM-08."""
     anthropic = anthropic_at("http://127.0.0.1:1", Client())
     with pytest.raises(ModelFailure) as caught:
@@ -311,7 +311,7 @@ async def test_nothing_listens() -> None:
     assert "127.0.0.1" not in str(caught.value)
 
 
-async def test_a_revoked_key_is_told_without_the_key() -> None:
+async def test_a_revoked_key_is_not_shown() -> None:
     """LLM-37."""
     async with provider(FakeModels(key="another")) as anthropic:
         with pytest.raises(ModelFailure) as caught:
@@ -321,7 +321,7 @@ async def test_a_revoked_key_is_told_without_the_key() -> None:
     assert quoting.fault.detail == "no such key: ***"
 
 
-async def test_a_service_that_wants_a_key_is_told_apart_from_one_that_has_it_revoked() -> None:
+async def test_a_missing_key_differs_from_a_revoked_one() -> None:
     """A service at our own address may need no key and gets the request; the others do not."""
     fake = FakeModels(key=KEY)
     async with serving(fake.answer) as url, aclosing(Client()) as client:

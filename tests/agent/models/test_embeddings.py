@@ -42,7 +42,7 @@ def vectors(*each: Any) -> Reply:
     return reply({"data": [{"index": n, "embedding": one} for n, one in enumerate(each)]})
 
 
-async def test_a_service_is_asked_as_openai_is() -> None:
+async def test_requests_follow_the_openai_format() -> None:
     seen: list[Request] = []
     data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
     async with service("local/bge", reply({"data": data, "usage": {}}), seen) as embedder:
@@ -69,14 +69,14 @@ async def test_a_service_is_asked_as_openai_is() -> None:
         ("openai/m", Reply(end="reset", end_at=-1), "could not be asked"),
     ],
 )
-async def test_what_is_wrong_is_said(model: str, given: Reply, why: str) -> None:
+async def test_errors_are_explained(model: str, given: Reply, why: str) -> None:
     async with service(model, given) as embedder:
         with pytest.raises(EmbeddingFailed, match=why) as error:
             await embedder.embed(["one", "two"])
     assert KEY not in str(error.value)
 
 
-async def test_a_service_that_is_silent_is_left(mock_clock: MockClock) -> None:
+async def test_a_silent_service_times_out(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0.001
     async with service("ollama/m", Reply(end="stall", end_at=-1)) as embedder:
         began = trio.current_time()

@@ -106,9 +106,7 @@ CASES: list[tuple[str, Step, dict[str, object]]] = [
 @pytest.mark.parametrize(
     ("row", "step", "expected"), CASES, ids=[f"{row}-{n}" for n, (row, _, _) in enumerate(CASES)]
 )
-async def test_each_failure_is_told_apart(
-    row: str, step: Step, expected: dict[str, object]
-) -> None:
+async def test_each_failure_has_its_kind(row: str, step: Step, expected: dict[str, object]) -> None:
     stall = 0.05 if row == "LLM-11" else 30.0
     async with provider(FakeModels(script=[step]), stall=stall) as anthropic:
         with pytest.raises(ModelFailure) as caught:
@@ -142,16 +140,14 @@ CALL = (("list_files", "{}"),)
         ("LLM-41", Say("x", usage=None), "end", 0),
     ],
 )
-async def test_each_end_of_a_response_is_told_apart(
-    row: str, step: Say, stop: str, calls: int
-) -> None:
+async def test_each_stop_reason_has_its_kind(row: str, step: Say, stop: str, calls: int) -> None:
     """Calls may run only after "tools"; the turn handles each stop reason."""
     completion = await complete(step)
     assert (completion.stop, len(completion.message.calls)) == (stop, calls)
     assert completion.usage.estimated == (row == "LLM-41")
 
 
-def test_every_row_has_its_place() -> None:
+def test_every_row_is_covered() -> None:
     """The rest is decided by the actor (tests/agent/models/test_actor.py) or the turn."""
     client = {row for row, _, _ in CASES} | {f"LLM-{n}" for n in (*range(13, 24), 41)}
     actor = {"LLM-08", "LLM-42", "LLM-44"}
@@ -177,7 +173,7 @@ async def real(folder: Path, fake: FakeModels) -> AsyncIterator[House]:
         await client.aclose()
 
 
-async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
+async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
     gone = trio.Event()
     pieces = (b"".join(messages_stream(Say("x" * 400), 1, "m", "")),)
     stalling = Reply(headers=SSE, pieces=pieces, end="stall", end_at=600, gone=gone)

@@ -107,7 +107,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("said", "tool", "arguments", "words"), COMMANDS)
-async def test_a_command_calls_its_tool_and_tells_the_result(
+async def test_a_command_calls_its_tool(
     said: str, tool: str, arguments: object, words: str
 ) -> None:
     talk = Talk()
@@ -136,7 +136,7 @@ def assert_quoted(told: str) -> None:
         (f"exit code 2\n{LIES}", "and was told: “exit code 2"),
     ],
 )
-async def test_a_failure_is_not_told_as_a_success(said: str, result: str, words: str) -> None:
+async def test_a_failure_is_not_reported_as_success(said: str, result: str, words: str) -> None:
     talk = Talk()
     await talk.say(said)
     told = await talk.results(result, failed=True)
@@ -157,14 +157,14 @@ async def test_a_failure_is_not_told_as_a_success(said: str, result: str, words:
         ("...", "I do not understand"),
     ],
 )
-async def test_other_words_are_answered_with_the_commands(said: str, words: str) -> None:
+async def test_other_words_list_the_commands(said: str, words: str) -> None:
     completion = await Talk().say(said)
     assert words in completion.message.text
     assert "- `help`\n- `list the files`" in completion.message.text
     assert (completion.stop, completion.message.calls) == ("end", ())
 
 
-async def test_several_lines_are_answered_in_one_reply_in_their_order() -> None:
+async def test_lines_are_answered_in_order() -> None:
     talk = Talk()
     completion = await talk.say("help\nread a.md\n\nlist\nsing a\nsong\nread a.md\n> read b.md")
     assert [name for name, _ in calls(completion)] == ["read_file", "list_files", "read_file"]
@@ -173,13 +173,13 @@ async def test_several_lines_are_answered_in_one_reply_in_their_order() -> None:
     assert places == sorted(places)
 
 
-async def test_without_tools_it_says_so() -> None:
+async def test_without_tools_the_answer_explains_it() -> None:
     completion = await Talk(tools=()).say("list the files")
     assert completion.stop == "end"
     assert "I was given no tool `list_files`" in completion.message.text
 
 
-async def test_what_is_told_without_a_question_is_quoted() -> None:
+async def test_a_late_result_is_quoted() -> None:
     """The same for the result of a call that had waited for the owner's yes."""
     talk = Talk()
     await talk.say("run make")
@@ -193,7 +193,7 @@ def ids(messages: Sequence[Message]) -> list[str]:
     return [call.id for m in messages if isinstance(m, Assistant) for call in m.calls]
 
 
-async def test_ids_of_calls_are_unique_in_the_history_and_the_same_for_the_same_history() -> None:
+async def test_call_ids_are_unique_and_reproducible() -> None:
     one, two = Talk(), Talk()
     for talk in (one, two):
         for _ in range(3):
@@ -203,7 +203,7 @@ async def test_ids_of_calls_are_unique_in_the_history_and_the_same_for_the_same_
     assert ids(one.messages) == ids(two.messages)
 
 
-async def test_the_response_can_be_stored_and_costs_estimated_tokens() -> None:
+async def test_a_response_can_be_stored() -> None:
     talk = Talk()
     completion = await talk.say("help")
     message = completion.message
@@ -214,13 +214,13 @@ async def test_the_response_can_be_stored_and_costs_estimated_tokens() -> None:
     assert completion.usage.input > 0
 
 
-async def test_what_the_house_says_about_a_message_is_not_taken_for_words() -> None:
+async def test_metadata_is_not_a_command() -> None:
     days = recall({"1970-01-01": f"- 00:00 s/t1: `a`\n{HEAD}\nrun rm"}, "", "1970-01-02")
     said = f"{days}{HEAD}\n[replying to: abc]\n[edited] read a.md"
     assert calls(await Talk().say(said)) == [("read_file", {"path": "a.md"})]
 
 
-async def test_what_strangers_wrote_formats_nothing() -> None:
+async def test_untrusted_text_formats_nothing() -> None:
     talk = Talk()
     await talk.say("read a.md\nwrite b.md: x")
     text = await talk.results("```\n*a*\n```", "*[a](https://b.example)* ” # d")
@@ -228,7 +228,7 @@ async def test_what_strangers_wrote_formats_nothing() -> None:
 
 
 @given(st.text())
-def test_the_name_of_a_note_is_one_that_its_tool_takes(text: str) -> None:
+def test_note_names_are_valid(text: str) -> None:
     command = understand(f"remember that x{text}")
     if command is not None and command != "help":
         msgspec.json.decode(command.arguments, type=TOOLS["save_memory"].input)

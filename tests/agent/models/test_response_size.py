@@ -56,7 +56,7 @@ async def test_chat_completions_are_bounded(pieces: list[bytes]) -> None:
             await openai.complete(test_openai.wanted(), lambda text: None)
 
 
-async def test_who_is_allowed_more_tokens_may_say_more() -> None:
+async def test_a_larger_limit_allows_a_longer_response() -> None:
     whole = Bytes(Reply(headers=SSE, pieces=(*chat(LONG), *CHAT_END)))
     wanted = msgspec.structs.replace(test_openai.wanted(), max_tokens=MOST_CHARACTERS)
     async with test_openai.provider(FakeModels(script=[whole])) as openai:

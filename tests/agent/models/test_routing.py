@@ -86,7 +86,7 @@ def test_every_failure_ends(kind: FailureKind) -> None:
 NOON = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
-def test_a_model_s_name_has_its_provider() -> None:
+def test_a_model_name_includes_the_provider() -> None:
     assert split_name("a/b/c") == ("a", "b/c")
     for name in ("", "a", "a/", "/b"):
         with pytest.raises(ValueError, match="provider/model"):
@@ -114,10 +114,12 @@ def test_a_model_s_name_has_its_provider() -> None:
         ({"retry-after": "9" * 1000}, None),
     ],
 )
-def test_all_forms_of_retry_after_are_read(headers: dict[str, str], expected: float | None) -> None:
+def test_all_forms_of_retry_after_are_parsed(
+    headers: dict[str, str], expected: float | None
+) -> None:
     assert retry_after(headers) == expected
 
 
-def test_the_servers_word_on_retrying_is_a_yes_a_no_or_nothing() -> None:
+def test_should_retry_is_yes_no_or_missing() -> None:
     words = ["true", "False", "", "maybe"]
     assert [should_retry({"x-should-retry": w}) for w in words] == [True, False, None, None]

@@ -45,7 +45,7 @@ TODAY = "2026-11-21"
         ("claude-haiku-5-5", Usage(1, cache_read=100_000), 0.0050005),
     ],
 )
-def test_a_call_costs_what_the_table_says(model: str, usage: Usage, dollars: float) -> None:
+def test_a_call_costs_its_table_price(model: str, usage: Usage, dollars: float) -> None:
     assert cost(PRICES[f"anthropic/{model}"], usage) == pytest.approx(dollars)
 
 
@@ -81,9 +81,7 @@ def folded(*entries: Charged) -> Ledger:
         (Limits(day_usd=0.0), "Pacific/Auckland", "It resets at 2026-11-23 00:00"),
     ],
 )
-def test_limits_are_hard_and_say_when_they_reset(
-    limits: Limits, zone: str, why: str | None
-) -> None:
+def test_limits_are_hard_and_name_their_reset(limits: Limits, zone: str, why: str | None) -> None:
     """LLM-42: 200 tokens of ours today, 400 of the day, 500 of the month."""
     others = (entry("other"), entry("other"))
     ledger = folded(entry(), entry(), entry(day="2026-11-20"), *others)
@@ -92,7 +90,7 @@ def test_limits_are_hard_and_say_when_they_reset(
     assert (why or "") in (verdict or "")
 
 
-def test_spending_is_summed_by_session_day_month_job_and_model() -> None:
+def test_spending_is_summed_by_each_key() -> None:
     ledger = folded(
         entry(day="2026-10-31", job="old"),
         entry(day="2026-11-20"),
@@ -113,20 +111,20 @@ def test_spending_is_summed_by_session_day_month_job_and_model() -> None:
     assert total.jobs == (("news", Tally(100, 2.0)),)
 
 
-def test_a_budget_of_dollars_bounds_a_job_whose_model_has_no_known_price() -> None:
+def test_a_dollar_budget_bounds_an_unpriced_model() -> None:
     ledger = folded(Charged("one", "openai/m", TODAY, input=100, job="news"))
     few = Limits(job_tokens=100)
     assert limit_reached(few, ledger, Caller("one", "news", Budget(usd=5)), NOON) is not None
     assert limit_reached(few, ledger, Caller("one", "news", Budget(101)), NOON) is None
 
 
-def test_a_clock_that_is_set_back_finds_the_budget_as_it_was() -> None:
+def test_a_clock_set_back_keeps_the_budget() -> None:
     ledger = folded(entry(job="news"), entry(day="2026-11-22", job="news"), entry(job="news"))
     assert ledger.tally(Account("job", TODAY, "news")).tokens == 200
     assert ledger.tally(Account("job", "2026-11-22", "news")).tokens == 100
 
 
-def test_the_ledger_stays_bounded_and_keeps_what_is_in_use() -> None:
+def test_the_ledger_is_bounded() -> None:
     ledger = folded(*(entry(f"s{n}") for n in range(MAX_SESSIONS)), entry("s0"), entry("new"))
     assert len(ledger.sessions) == MAX_SESSIONS
     assert "s1" not in ledger.sessions
@@ -143,13 +141,13 @@ def test_the_ledger_stays_bounded_and_keeps_what_is_in_use() -> None:
     assert ledger.models["anthropic/m"].tokens == 2800
 
 
-def test_an_entry_of_an_earlier_version_reads_as_ever() -> None:
+def test_an_old_entry_is_read_unchanged() -> None:
     old = b'{"type":"charged","session":"s","model":"a/m","day":"2026-11-21","input":7,"usd":1.0}'
     read = msgspec.json.decode(old, type=Charged)
     assert read == Charged("s", "a/m", TODAY, input=7, usd=1.0)
 
 
-def test_an_entry_that_no_release_wrote_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_an_unknown_entry_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "usage.jsonl"
     first = write_line(1, "", 0.0, (entry(),))
     path.write_bytes(first + write_line(2, digest(first), 0.0, ({"type": "warned"},)))
@@ -165,14 +163,14 @@ def test_an_entry_that_no_release_wrote_is_refused_with_its_line(tmp_path: Path)
         (0.0, 0, 500, 0), (1.0, 0, 99, 0), (1.0, 99, 1, 1),
     ],
 )  # fmt: skip
-def test_a_warning_is_given_once_at_the_share_that_was_set(
+def test_a_warning_is_sent_once_at_its_threshold(
     share: float, before: int, more: int, told: int
 ) -> None:
     limits, ledger = Limits(day_tokens=100, warn=share), folded(entry(n=before))
     assert len(warnings(limits, ledger, [(entry(n=more), None)], "UTC")) == told
 
 
-def test_calls_that_are_written_together_count_together() -> None:
+def test_calls_written_together_count_together() -> None:
     calls = [(entry(n=40), None), (entry("other", n=40), None)]
     [told] = warnings(Limits(day_tokens=100, session_tokens=100), Ledger(), calls, "UTC")
     assert told.startswith("80 % of the limit of 100 tokens a day is used")
@@ -209,7 +207,7 @@ def test_calls_that_are_written_together_count_together() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_warning_says_what_of_until_when_and_which_setting_counts(
+def test_a_warning_names_limit_scope_reset_and_setting(
     limits: Limits, job: str, budget: Budget | None, words: str
 ) -> None:
     calls = [(entry(usd=0.9, job=job), budget)]
@@ -217,7 +215,7 @@ def test_a_warning_says_what_of_until_when_and_which_setting_counts(
     assert words in told
 
 
-def test_a_job_is_not_stopped_for_good_by_the_limit_of_a_conversation() -> None:
+def test_a_conversation_limit_does_not_stop_a_job() -> None:
     limits, ledger = Limits(session_tokens=10, warn=0.5), Ledger()
     made = Charged("task-news", "a/m", "1970-01-01", input=20, job="news")
     assert warnings(limits, ledger, [(made, None)], "UTC") == ()
@@ -230,7 +228,7 @@ def test_a_job_is_not_stopped_for_good_by_the_limit_of_a_conversation() -> None:
 # --- the list ------------------------------------------------------------------------------------
 
 
-def test_what_is_beyond_the_top_is_one_line_and_nothing_is_lost() -> None:
+def test_small_costs_share_one_line() -> None:
     sums = (Charged(f"tg-{n}", "a/m", TODAY, input=1, usd=n * 1.0) for n in range(TOP + 3))
     listed = in_list(spent(folded(*sums), "tg-0", NOON), Limits())
     assert f"- tg-{TOP + 2}: 1 tokens, ${TOP + 2}.00" in listed
@@ -238,7 +236,7 @@ def test_what_is_beyond_the_top_is_one_line_and_nothing_is_lost() -> None:
     assert "- and 2 more: 2 tokens, $3.00" in listed
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_unknown_prices_are_shown() -> None:
     known = folded(entry())
     assert "known" not in in_list(spent(known, "s", NOON), Limits())
     ledger = folded(Charged("s", "a/m", TODAY, input=4000, estimated=True))

@@ -59,7 +59,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, segment=st.sampled_from([400, SEGMENT]))
 @settings(max_examples=60)
-def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
+def test_limits_hold_over_random_restarts(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, int]], segment: int
 ) -> None:
     """Calls are made one by one; a restart loses only unwritten costs."""
@@ -98,7 +98,7 @@ def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
     assert len(world.told) == len(near)
 
 
-async def test_a_call_that_was_not_written_is_owed_and_warned_of_when_it_is(tmp_path: Path) -> None:
+async def test_an_unwritten_call_is_charged_later(tmp_path: Path) -> None:
     world = World(tmp_path / "usage.jsonl")
     book = await world.book()
     world.calls.full = True

@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path / "approvals.jsonl")
 
 
-async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
+async def test_the_owners_press_admits_a_stranger(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(CODES[0])
         await trio.testing.wait_all_tasks_blocked()
@@ -50,7 +50,7 @@ async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
         assert await ask.meet(7) == Known()
 
 
-async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:
+async def test_only_an_owners_first_press_counts(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         data = f"p:{CODES[0]}:y"
@@ -73,7 +73,7 @@ async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:
 @pytest.mark.parametrize(
     "data", ["p:ZZZZZZZZ:y", "", "p::y", f"p:{CODES[0]}", f"q:{CODES[0]}:y", "x" * 64]
 )
-async def test_an_unknown_button_has_expired(world: World, data: str) -> None:
+async def test_an_unknown_button_is_expired(world: World, data: str) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         settled = await ask.press(data)
@@ -81,7 +81,7 @@ async def test_an_unknown_button_has_expired(world: World, data: str) -> None:
         assert await ask.meet(7) == Stranger(None)
 
 
-async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> None:
+async def test_a_code_is_renewed_after_an_hour(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(CODES[0])
         world.now += 3599
@@ -93,9 +93,7 @@ async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> N
         assert await ask.meet(7) == Known()
 
 
-async def test_who_was_let_in_while_the_question_was_on_its_way_is_no_question_any_more(
-    world: World, autojump_clock: object
-) -> None:
+async def test_an_admitted_person_needs_no_question(world: World, autojump_clock: object) -> None:
     world.sent = lambda _: Unsent("away")
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
@@ -106,9 +104,7 @@ async def test_who_was_let_in_while_the_question_was_on_its_way_is_no_question_a
         assert (edit.part, edit.buttons) == (None, ())
 
 
-async def test_a_code_that_is_over_takes_its_buttons_away(
-    world: World, autojump_clock: object
-) -> None:
+async def test_an_expired_code_removes_its_buttons(world: World, autojump_clock: object) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await trio.sleep(CODE_LASTS + 1)
@@ -118,14 +114,14 @@ async def test_a_code_that_is_over_takes_its_buttons_away(
         assert edit.part.text.startswith("Eve (tg:7) stays out: nobody decided in time, ")
 
 
-async def test_a_clock_set_back_a_day_ends_open_codes(world: World) -> None:
+async def test_a_clock_set_back_expires_pending_codes(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         world.now -= 86400
         assert not (await ask.pair(CODES[0])).ok
 
 
-async def test_who_is_turned_away_stays_away(world: World) -> None:
+async def test_a_denied_stranger_stays_out(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         assert (await ask.press(f"p:{CODES[0]}:n")).ok
@@ -136,9 +132,7 @@ async def test_who_is_turned_away_stays_away(world: World) -> None:
         assert await ask.meet(7) == Stranger(None)
 
 
-async def test_a_crowd_of_strangers_is_bounded_and_keeps_nobody_out(
-    world: World, autojump_clock: object
-) -> None:
+async def test_many_strangers_block_no_one(world: World, autojump_clock: object) -> None:
     world.codes = [first[4:] + last[4:] for first in CODES for last in CODES]
     async with running(world, OWNER_ROUTE) as ask:
         met = [await ask.meet(number) for number in range(1_000, 1_700)]
@@ -157,7 +151,7 @@ async def test_a_crowd_of_strangers_is_bounded_and_keeps_nobody_out(
     assert len(world.texts(1)) <= 7, "notices in an hour"
 
 
-async def test_of_a_crowd_the_owner_is_asked_about_three_at_a_time(
+async def test_the_owner_gets_three_questions_at_a_time(
     world: World, autojump_clock: object
 ) -> None:
     async with running(world, OWNER_ROUTE) as ask:
@@ -185,9 +179,7 @@ async def test_of_a_crowd_the_owner_is_asked_about_three_at_a_time(
         assert asked_about(world) == [7, 8, 9, 10, 13], "when the codes of the others are over"
 
 
-async def test_a_group_that_the_owner_brings_it_into_is_asked_about_in_a_crowd(
-    world: World,
-) -> None:
+async def test_the_owners_group_precedes_strangers(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         for number in range(5):
             brought = Principal("tg:1" if number == 4 else f"tg:{20 + number}", "Eve", owner=False)
@@ -202,9 +194,7 @@ async def test_a_group_that_the_owner_brings_it_into_is_asked_about_in_a_crowd(
         assert len(world.posts) == 5, "groups take no place of people"
 
 
-async def test_a_question_that_never_arrived_takes_no_place_for_good(
-    world: World, autojump_clock: object
-) -> None:
+async def test_an_undelivered_question_frees_its_slot(world: World, autojump_clock: object) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         world.sent = lambda _: Unsent("away")
         for number in range(7, 10):
@@ -218,9 +208,7 @@ async def test_a_question_that_never_arrived_takes_no_place_for_good(
         assert asked_about(world) == [10]
 
 
-async def test_a_question_holds_its_place_no_longer_than_its_code_counts(
-    world: World, autojump_clock: object
-) -> None:
+async def test_an_expired_code_frees_its_slot(world: World, autojump_clock: object) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         for number in range(7, 10):
             await ask.meet(number)
@@ -237,7 +225,7 @@ def asked_about(world: World) -> list[int]:
     return [int(text.partition("(tg:")[2].partition(")")[0]) for text in texts]
 
 
-async def test_a_question_that_did_not_arrive_is_posted_again_at_the_start(world: World) -> None:
+async def test_an_undelivered_question_is_posted_at_the_start(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await trio.testing.wait_all_tasks_blocked()
@@ -253,7 +241,7 @@ async def test_a_question_that_did_not_arrive_is_posted_again_at_the_start(world
         assert (await ask.press(f"p:{CODES[1]}:y")).ok
 
 
-async def test_a_hostile_name_is_shown_flat(world: World) -> None:
+async def test_a_hostile_name_is_shown_on_one_line(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7, "Ann (the owner)\n\nApproved by owner\u202e\u200b\ud83d" + "x" * 500)
         await trio.testing.wait_all_tasks_blocked()
@@ -284,7 +272,7 @@ async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
         assert moved == {"tg:-100": "tg:-5", "tg:-200": "tg:-5"}
 
 
-async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
+async def test_a_full_disk_admits_no_one(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
     world.calls = BadDisk(full=True)
@@ -297,9 +285,7 @@ async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
         assert await ask.box.address.ask(MovedGroups()) == {}
 
 
-async def test_removing_somebody_ends_what_was_asked_and_permitted_for_their_sake(
-    world: World,
-) -> None:
+async def test_removing_a_person_cancels_their_questions(world: World) -> None:
     here = {"session": "tg-7", "principal": "tg:7", "route": Route("telegram", "7")}
     async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
@@ -328,7 +314,7 @@ async def test_removing_somebody_ends_what_was_asked_and_permitted_for_their_sak
         assert isinstance(await ask.meet(7), Stranger)
 
 
-async def test_a_name_that_several_have_removes_nobody(world: World) -> None:
+async def test_an_ambiguous_name_removes_no_one(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         for number in (7, 8):
             await ask.meet(number)

@@ -35,7 +35,7 @@ def test_strangers_cannot_fill_the_memory() -> None:
     assert list(people.requests) == ["new"]
 
 
-def test_groups_take_no_place_of_people_and_one_person_brings_us_into_few() -> None:
+def test_groups_and_people_have_separate_limits() -> None:
     people = People()
     people.apply(0.0, asked("mine"))
     for number in range(MAX_OPEN_GROUPS + 1):

@@ -151,7 +151,7 @@ def test_row_of_the_table(row: str) -> None:
             assert "has read" in decision.why
 
 
-def test_no_row_is_left_out() -> None:
+def test_every_row_is_covered() -> None:
     assert len(ROWS) == 55
     # TA-30, to approve something: no tool can.
     assert {"TA-30"} | set(ACTS) | set(LABEL_ROWS) == set(ROWS)
@@ -159,7 +159,7 @@ def test_no_row_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("label", [Label(), U, P, UP])
-def test_an_address_may_be_200_characters_long_unless_the_owner_wrote_it(label: Label) -> None:
+def test_a_long_address_needs_the_owner(label: Label) -> None:
     """TA-16, with any labels."""
     host = Situation(label=label, principal="owner", named_before=frozenset({"news.example"}))
     page = Situation(label=label, principal="owner", named_before=frozenset({PAGE}))
@@ -178,9 +178,7 @@ CARRIERS: list[Action] = [
 
 @pytest.mark.parametrize("action", CARRIERS, ids=str)
 @pytest.mark.parametrize("label", [Label(), P, U])
-def test_private_text_goes_nowhere_unasked_also_where_all_is_trusted(
-    label: Label, action: Action
-) -> None:
+def test_private_text_is_never_sent_unasked(label: Label, action: Action) -> None:
     decision = decide("t", action, Situation(label=label, principal="owner"), Rules())
 
     assert isinstance(decision, Ask)
@@ -189,7 +187,7 @@ def test_private_text_goes_nowhere_unasked_also_where_all_is_trusted(
         assert "text from notes/plan.md" in decision.why
 
 
-def test_a_host_that_may_be_written_to_gets_any_address_until_strangers_may_steer() -> None:
+def test_an_allowed_host_gets_any_address_until_tainted() -> None:
     action = FetchUrl(PAGE, "news.example", "allowed", 3000, QUOTED)
     trusted, read = (Situation(label=label, principal="owner") for label in (P, U))
 
@@ -199,7 +197,7 @@ def test_a_host_that_may_be_written_to_gets_any_address_until_strangers_may_stee
 
 @pytest.mark.parametrize("action", [fetch(quotes=OWN), SearchWeb(OWN)], ids=str)
 @pytest.mark.parametrize("principal", ["owner", "task"])
-def test_the_owners_words_are_asked_about_once_strangers_may_steer(
+def test_the_owners_words_need_approval_once_tainted(
     principal: Literal["owner", "task"], action: Action
 ) -> None:
     trusted, read = (
@@ -213,7 +211,7 @@ def test_the_owners_words_are_asked_about_once_strangers_may_steer(
     assert "text from your own words" in decision.why
 
 
-def test_the_source_of_a_quotation_is_a_stranger_s_to_name() -> None:
+def test_an_untrusted_source_may_name_a_quotation() -> None:
     source = Quotation("text from x\u202e\ny" + "z" * 500)
 
     decision = decide("t", SearchWeb(source), Situation(label=P, principal="owner"), Rules())
@@ -223,20 +221,20 @@ def test_the_source_of_a_quotation_is_a_stranger_s_to_name() -> None:
     assert len(decision.why) < 150
 
 
-def test_a_known_host_with_other_words_in_its_address_is_asked_about() -> None:
+def test_other_words_for_a_known_host_need_approval() -> None:
     """Stricter than the letter of TA-31: the rest of the address can carry data out."""
     for told in (fetch(20, "https://news.example/?q=passport"), fetch(2, "https://news.example/1")):
         assert isinstance(decide("t", told, in_row("TA-31"), Rules()), Ask)
 
 
-def test_waiting_for_the_owner_does_not_stop_a_task_from_reading_and_reporting() -> None:
+def test_a_waiting_task_may_read_and_report() -> None:
     """TA-45 is about effects only."""
     for action in (ReadFiles(), SendMessage("owner"), SearchWeb()):
         assert decide("t", action, in_row("TA-45"), Rules()) == Allow(), action
 
 
 @pytest.mark.parametrize("told", ["allow", "ask"])
-def test_no_setting_lets_a_task_act_on_strangers_words(told: Word) -> None:
+def test_no_setting_lets_a_tainted_task_act(told: Word) -> None:
     rules = Rules(tools={"t": told})
     for action in EFFECTS:
         decision = decide("t", action, in_row("TA-45"), rules)
@@ -267,7 +265,7 @@ def test_no_setting_lets_a_task_act_on_strangers_words(told: Word) -> None:
     ],
     ids=str,
 )
-def test_nobody_is_asked_without_need(
+def test_nothing_is_asked_without_need(
     label: Label, principal: Literal["owner", "task"], action: Action
 ) -> None:
     assert decide("t", action, Situation(label=label, principal=principal), Rules()) == Allow()
@@ -281,7 +279,7 @@ GUEST = Situation(label=Label(), principal="guest")
     [ReadFiles(), RunCommand("safe"), CallRemote("read"), Other("read"), *EFFECTS],
     ids=str,
 )
-def test_what_is_the_owners_a_guest_has_only_by_asking(action: Action) -> None:
+def test_a_guest_needs_approval_for_the_owners_data(action: Action) -> None:
     rules = Rules(tools={"t": "allow"})
 
     decision = decide("t", action, GUEST, rules)
@@ -290,7 +288,7 @@ def test_what_is_the_owners_a_guest_has_only_by_asking(action: Action) -> None:
     assert not decision.remember
 
 
-def test_a_guest_may_talk_and_use_the_open_web_but_not_instruct() -> None:
+def test_a_guest_may_talk_and_browse_but_not_instruct() -> None:
     for action in (SendMessage("owner"), SearchWeb(), fetch()):
         assert isinstance(decide("t", action, GUEST, Rules()), Allow)
     assert isinstance(decide("t", WriteFile(protected=True), GUEST, Rules()), Deny)
@@ -300,9 +298,7 @@ OWNER = Situation(label=Label(), principal="owner")
 
 
 @pytest.mark.parametrize("action", [ReadFiles(), RunCommand("safe"), Other("read")])
-def test_what_others_would_read_is_asked_about_unless_the_owner_has_settled_it(
-    action: Action,
-) -> None:
+def test_public_effects_need_approval_unless_configured(action: Action) -> None:
     shown = Situation(label=Label(), principal="owner", shows=True)
     strange = Situation(label=U, principal="owner", shows=True)
     rules = Rules(tools={"t": "allow"})
@@ -323,13 +319,13 @@ def test_what_others_would_read_is_asked_about_unless_the_owner_has_settled_it(
     ],
     ids=str,
 )
-def test_no_setting_allows_what_is_forbidden(action: Action, decision: Decision) -> None:
+def test_no_setting_allows_a_forbidden_call(action: Action, decision: Decision) -> None:
     assert decide("t", action, OWNER, Rules(tools={"t": "allow"})) == decision
     assert decide("t", action, OWNER, Rules(tools={"t": "ask"})) == decision
 
 
 @pytest.mark.parametrize("action", [RunCommand("unclear"), SendMessage("person"), Other("write")])
-def test_the_owners_word_answers_what_can_be_remembered(action: Action) -> None:
+def test_a_remembered_answer_is_reused(action: Action) -> None:
     assert decide("t", action, OWNER, Rules()) != Allow()
     assert isinstance(decide("t", action, OWNER, Rules(tools={"t": "allow"})), Allow)
     assert isinstance(decide("t", action, OWNER, Rules(tools={"other": "allow"})), Ask)
@@ -341,14 +337,14 @@ def test_the_owners_word_answers_what_can_be_remembered(action: Action) -> None:
     [Other("destructive"), WriteFile(protected=True), RunCommand("ask", "you said so")],
     ids=str,
 )
-def test_what_must_be_looked_at_is_asked_about_every_time(action: Action) -> None:
+def test_some_calls_need_approval_every_time(action: Action) -> None:
     decision = decide("t", action, OWNER, Rules(tools={"t": "allow"}))
 
     assert isinstance(decision, Ask)
     assert not decision.remember
 
 
-def test_a_setting_can_make_anything_a_question() -> None:
+def test_any_call_can_require_approval() -> None:
     rules = Rules(tools={"t": "ask"})
 
     assert decide("t", ReadFiles(), OWNER, rules) == Ask("your settings ask about t", True)
@@ -362,7 +358,7 @@ def test_a_setting_can_make_anything_a_question() -> None:
     [FetchUrl(PAGE, "news.example", "ask", 1), SendRequest("news.example", "ask")],
     ids=str,
 )
-def test_a_host_that_the_owner_wants_to_be_asked_about_always_is(action: Action) -> None:
+def test_a_host_can_always_require_approval(action: Action) -> None:
     named = Situation(label=Label(), principal="owner", named_before=frozenset({PAGE}))
     decision = decide("t", action, named, Rules(tools={"t": "allow"}))
 
@@ -370,7 +366,7 @@ def test_a_host_that_the_owner_wants_to_be_asked_about_always_is(action: Action)
     assert not decision.remember
 
 
-def test_a_reason_names_the_sources_in_one_plain_line() -> None:
+def test_a_reason_names_its_sources_on_one_line() -> None:
     origins = ("a.example", "x\u202e\ny" + "z" * 500, "c.example", "d.example", "e.example")
     read = Situation(label=U, principal="owner", origins=origins)
 
@@ -383,7 +379,7 @@ def test_a_reason_names_the_sources_in_one_plain_line() -> None:
     assert len(decision.why) < 300
 
 
-def test_a_changed_rule_is_another_version() -> None:
+def test_a_changed_rule_changes_the_version() -> None:
     """AP-26."""
     assert version(Rules(tools={"a": "ask", "b": "deny"})) == version(
         Rules(tools={"b": "deny", "a": "ask"})

@@ -81,7 +81,7 @@ def strictness(decision: Decision) -> int:
             return 3
 
 
-def test_nothing_gets_looser_in_a_graver_situation() -> None:
+def test_a_graver_situation_loosens_nothing() -> None:
     """Exhaustive; Ask with *remember* is looser than Ask without."""
     tried = decisions = 0
     for action, rules in product(actions(), RULES):
@@ -93,7 +93,7 @@ def test_nothing_gets_looser_in_a_graver_situation() -> None:
     assert tried >= 100_000
 
 
-def test_nothing_gets_looser_with_what_is_carried() -> None:
+def test_a_label_loosens_nothing() -> None:
     for action, situation, rules in product(actions(), SITUATIONS, RULES):
         match action:
             case FetchUrl(quotes=None) | SearchWeb(None) | CallRemote(quotes=None) | Schedule(None):
@@ -106,12 +106,12 @@ def test_nothing_gets_looser_with_what_is_carried() -> None:
                 assert steps == sorted(steps), (action, situation, rules)
 
 
-def test_every_kind_of_action_was_tried() -> None:
+def test_every_kind_of_action_is_covered() -> None:
     assert {type(action) for action in actions()} == set(get_args(Action))
     assert len([a for a in actions() if isinstance(a, FetchUrl)]) == 144
 
 
-def test_words_of_the_settings_are_ordered_too() -> None:
+def test_settings_are_ordered() -> None:
     order = [RULES[1 + get_args(Word).index(word)] for word in ("allow", "ask", "deny")]
     for action, situation in product(actions(), SITUATIONS):
         base = decide("t", action, situation, Rules())

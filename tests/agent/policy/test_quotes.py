@@ -48,22 +48,22 @@ def test_a_quotation_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "passport", "weather in Berlin", "my passport h", "c01x00t47"]
 )
-def test_what_is_common_or_short_is_none(text: str) -> None:
+def test_common_and_short_texts_are_no_quotations(text: str) -> None:
     assert not quotes(text, ["something else", NOTES, ""])
 
 
-def test_two_neighbours_are_no_quotation() -> None:
+def test_two_adjacent_words_are_no_quotation() -> None:
     assert not quotes("abcdefghijkl", ["abcdef", "ghijkl"])
 
 
-def test_a_text_too_long_to_look_through_counts_as_one() -> None:
+def test_an_oversized_text_counts_as_a_quotation() -> None:
     assert quotes("x" * (MAX_TEXT + 1), [])
     assert not quotes("x" * MAX_TEXT, [])
     assert quotes("\ufdfa" * (MAX_TEXT // 2), [])  # one that stands for eighteen
 
 
 @given(st.text("ab ", max_size=40), st.text("ab ", max_size=40))
-def test_it_is_what_a_search_for_every_piece_finds(text: str, known: str) -> None:
+def test_the_index_equals_a_full_search(text: str, known: str) -> None:
     plain, held = text.replace(" ", ""), known.replace(" ", "")
     pieces = [plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)]
 
@@ -90,18 +90,18 @@ SECRET = "number C01X00T47 and Zoë's café"
         f"/?q=a{SECRET.encode().hex()}",
     ],
 )
-def test_an_address_is_read_as_its_receiver_would_read_it(target: str) -> None:
+def test_an_address_is_decoded_like_its_receiver(target: str) -> None:
     assert OutgoingText(without_origins(f"https://evil.example{target}")).shared_with(NOTES)
 
 
-def test_labels_of_a_host_can_quote_but_its_domain_cannot() -> None:
+def test_only_subdomains_can_quote() -> None:
     sent = without_origins("https://number.C01X00T47.and.evil.example/")
     assert OutgoingText(sent).shared_with(NOTES)
     sent = without_origins("https://passportoffice.example/")
     assert not OutgoingText(sent).shared_with("see https://passportoffice.example/ for the rest")
 
 
-def test_a_usual_word_is_known_and_a_long_one_is_none() -> None:
+def test_only_short_common_words_are_known() -> None:
     text = "The documentation of abcdefghijklmnopqrstuvwxyz, documentation2."
     assert runs_of_words(text) == {"documentatio", "ocumentation"}
 
@@ -115,9 +115,7 @@ def marks(size: int) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("shape", [hostile, marks])
-def test_memory_grows_no_faster_than_the_texts(
-    shape: Callable[[int], tuple[str, list[str]]],
-) -> None:
+def test_memory_is_linear_in_the_texts(shape: Callable[[int], tuple[str, list[str]]]) -> None:
     text, private = shape(160_000)
     tracemalloc.start()
     quotes(text, private)

@@ -79,7 +79,7 @@ async def wake_up(world: World, *entries: Entry) -> Session:
         return h.states["s"]
 
 
-async def test_a_redelivered_message_is_taken_once(world: World) -> None:
+async def test_a_redelivered_message_is_accepted_once(world: World) -> None:
     async with house(world) as h:
         await h.say("hello", id_="x")
         await h.quiet()
@@ -95,9 +95,7 @@ async def test_a_redelivered_message_is_taken_once(world: World) -> None:
     [TurnSettings(), TurnSettings(model_deadline=30.0), TurnSettings(deadline=30.0)],
     ids=["as it comes", "a short call", "a short turn"],
 )
-async def test_why_no_model_answered_is_told_before_time_is_up(
-    world: World, settings: TurnSettings
-) -> None:
+async def test_the_reason_arrives_before_the_timeout(world: World, settings: TurnSettings) -> None:
     """Who asks the model says how long an answer is of use, and waits a little longer."""
 
     async def model(request: Complete) -> Completed:
@@ -112,7 +110,7 @@ async def test_why_no_model_answered_is_told_before_time_is_up(
     assert world.said == ["I cannot answer now: the network is down"]
 
 
-async def test_a_secret_reaches_neither_the_model_nor_the_disk(world: World) -> None:
+async def test_a_secret_reaches_neither_model_nor_disk(world: World) -> None:
     """Neither what people say, nor what a provider's error repeats."""
 
     async def model(request: Complete) -> Completed:
@@ -129,7 +127,7 @@ async def test_a_secret_reaches_neither_the_model_nor_the_disk(world: World) -> 
     assert b"hunter2" not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
-async def test_a_long_answer_is_worked_on_beside_the_loop(world: World) -> None:
+async def test_a_long_answer_is_processed_in_a_thread(world: World) -> None:
     """Stripping and judging it takes seconds: in a thread, not where all conversations wait."""
     beside = False
 
@@ -164,7 +162,7 @@ PASTED = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
 
 
 @pytest.mark.parametrize("text", [PASTED, f"export TOKEN={PASTED}", f"/new {PASTED}"])
-async def test_a_pasted_credential_is_answered_but_not_kept(world: World, text: str) -> None:
+async def test_a_pasted_credential_is_not_stored(world: World, text: str) -> None:
     async with house(world) as h:
         assert await h.say(text, quote="what is your token?") == Taken()
         await h.quiet()
@@ -181,7 +179,7 @@ async def test_a_pasted_credential_is_answered_but_not_kept(world: World, text: 
     assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
-async def test_a_credential_within_a_message_is_masked(world: World) -> None:
+async def test_a_credential_in_a_message_is_masked(world: World) -> None:
     async with house(world) as h:
         await h.say(f"please look why {PASTED} does not work with the API any more")
         await h.quiet()
@@ -190,7 +188,7 @@ async def test_a_credential_within_a_message_is_masked(world: World) -> None:
     assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
-async def test_a_draft_shows_no_secret_and_no_half_of_one(world: World) -> None:
+async def test_a_draft_shows_no_part_of_a_secret(world: World) -> None:
     whole = f"the token is {PASTED} indeed, yes"
 
     async def model(request: Complete) -> Completed:
@@ -212,7 +210,7 @@ async def test_a_draft_shows_no_secret_and_no_half_of_one(world: World) -> None:
 
 
 @pytest.mark.parametrize("word", ["/stop", "Wait!"])
-async def test_stop_ends_the_turn_and_says_what_was_under_way(world: World, word: str) -> None:
+async def test_stop_names_the_interrupted_work(world: World, word: str) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         return call(("c", "hang", "{}"))
@@ -232,7 +230,7 @@ async def test_stop_ends_the_turn_and_says_what_was_under_way(world: World, word
     assert "? hang (may or may not have happened; not repeated)" in world.said[0]
 
 
-async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(world: World) -> None:
+async def test_a_stop_survives_a_crash(world: World) -> None:
     await wake_up(
         world,
         Received("a", "hello", "me", ROUTE, trio.current_time()),
@@ -245,9 +243,7 @@ async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(worl
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_a_stop_that_a_crash_cut_off_waits_for_approvals_and_holds_up_no_message(
-    world: World, is_open: bool
-) -> None:
+async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: bool) -> None:
     """Nothing begins before what waits for a yes is withdrawn."""
     steps = [call(("c", "destroy", '{"name": "x"}')), answer("later")]
 
@@ -287,7 +283,7 @@ async def test_a_stop_that_a_crash_cut_off_waits_for_approvals_and_holds_up_no_m
     assert not any("act" in done for done in world.effects.done)
 
 
-async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world: World) -> None:
+async def test_a_stop_lists_earlier_messages(world: World) -> None:
     said = ("hello", "one", "/stop", "two", "/stop", "three")
     after = await wake_up(
         world,
@@ -314,9 +310,7 @@ async def test_a_stop_names_what_waits_before_it_and_the_rest_is_answered(world:
         ("/approvals revoke 12", RevokePermission(number=12, by="me")),
     ],
 )
-async def test_decisions_are_typed_as_commands(
-    world: World, text: str, asked: ApprovalsMail
-) -> None:
+async def test_decisions_can_be_typed(world: World, text: str, asked: ApprovalsMail) -> None:
     async with house(world) as h:
         await h.say(text)
         await h.quiet()
@@ -330,7 +324,7 @@ async def test_decisions_are_typed_as_commands(
 @pytest.mark.parametrize(
     "text", ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all"]
 )
-async def test_a_decision_that_is_not_clear_is_none(world: World, text: str) -> None:
+async def test_an_ambiguous_decision_is_ignored(world: World, text: str) -> None:
     async with house(world) as h:
         await h.say(text)
         await h.quiet()
@@ -350,14 +344,14 @@ async def test_free_text_decides_nothing(world: World, text: str) -> None:
     assert world.said == [f"re: {text}"]
 
 
-async def test_somebody_elses_words_decide_nothing(world: World) -> None:
+async def test_other_peoples_words_decide_nothing(world: World) -> None:
     await wake_up(world, Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
 
     assert not world.decided
     assert world.said == ["/allow is for my owner only."]
 
 
-async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(world: World) -> None:
+async def test_a_full_queue_accepts_only_a_stop(world: World) -> None:
     async def model(request: Complete) -> Completed:
         assert request.progress is not None
         await trio.sleep(1)  # nothing is shown of a shorter turn
@@ -376,7 +370,7 @@ async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(world
     assert len(world.said) == 1
 
 
-async def test_signs_of_life_come_until_there_is_an_answer(world: World) -> None:
+async def test_typing_is_shown_until_the_answer(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.sleep(9)
         assert request.progress is not None
@@ -396,7 +390,7 @@ async def test_signs_of_life_come_until_there_is_an_answer(world: World) -> None
 @pytest.mark.parametrize(
     ("first_words", "said"), [(0.1, ["re: one | two"]), (0.7, ["re: one", "re: two"])]
 )
-async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
+async def test_a_message_joins_an_unshown_answer(
     world: World, first_words: float, said: list[str]
 ) -> None:
     """Words that come at once are not shown."""
@@ -430,7 +424,7 @@ async def test_a_message_joins_an_answer_of_which_nothing_is_shown_yet(
     ],
     ids=["often", "large", "behind a command"],
 )
-async def test_a_model_call_is_interrupted_only_where_that_is_cheap(
+async def test_a_model_call_is_interrupted_only_if_cheap(
     world: World, before: str, typed: tuple[str, ...], said: list[str], calls: int
 ) -> None:
     async def model(request: Complete) -> Completed:
@@ -474,7 +468,7 @@ class Slow(SessionExtension):
         return Reminded(self._log.turn.id, f"[{self._name} reminds]", CLEAN)
 
 
-async def test_a_slow_feature_holds_up_no_message_and_no_stop(world: World) -> None:
+async def test_a_slow_feature_blocks_no_message(world: World) -> None:
     world.extend = lambda house: [partial(Slow, "slow", 1e6)]
     async with house(world) as h:
         with trio.fail_after(1):
@@ -490,9 +484,7 @@ async def test_a_slow_feature_holds_up_no_message_and_no_stop(world: World) -> N
     assert not world.asked
 
 
-async def test_all_features_of_a_turn_are_waited_for_together_and_not_for_ever(
-    world: World,
-) -> None:
+async def test_feature_hooks_share_one_timeout(world: World) -> None:
     names = [("first", 3.0), ("never", 1e6), ("last", 4.0)]
     world.extend = lambda house: [partial(Slow, name, seconds) for name, seconds in names]
     async with house(world) as h:
@@ -508,9 +500,7 @@ async def test_all_features_of_a_turn_are_waited_for_together_and_not_for_ever(
     assert seen[1:] == ["[first reminds]", "[last reminds]"]
 
 
-async def test_a_turn_that_a_restart_cut_off_while_it_was_opened_is_opened_again(
-    world: World,
-) -> None:
+async def test_a_turn_opened_during_a_crash_is_opened_again(world: World) -> None:
     seconds = [1e6, 0.0]
     world.extend = lambda house: [partial(Slow, "days", seconds.pop(0))]
     async with house(world) as h:
@@ -526,7 +516,7 @@ async def test_a_turn_that_a_restart_cut_off_while_it_was_opened_is_opened_again
     assert said[0].startswith("[days opens]\n[")
 
 
-async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: World) -> None:
+async def test_an_undelivered_answer_is_sent_again_unmarked(world: World) -> None:
     world.outcomes = [Unsent("refused"), Unsent("refused"), Sent("2")]
     async with house(world) as h:
         await h.say("hello")
@@ -537,7 +527,7 @@ async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(world: Wo
     assert [entry.attempt for entry in log if isinstance(entry, Posting)] == [1]
 
 
-async def test_a_reply_that_another_version_cut_otherwise_is_ended(world: World) -> None:
+async def test_a_reply_split_by_another_version_is_finished(world: World) -> None:
     await wake_up(
         world,
         Received("a", "/help", "me", ROUTE, trio.current_time()),
@@ -549,7 +539,7 @@ async def test_a_reply_that_another_version_cut_otherwise_is_ended(world: World)
     assert world.said == []
 
 
-async def test_an_answer_waits_for_none_that_goes_elsewhere(world: World) -> None:
+async def test_answers_to_different_places_are_independent(world: World) -> None:
     """There is no such channel in this process, so the first one is kept."""
     away = Route("away", "1")
     replies = [
@@ -577,7 +567,7 @@ async def test_an_undeliverable_answer_is_given_up(world: World) -> None:
     assert world.said == ["re: again"]
 
 
-async def test_an_idle_session_leaves_the_memory(world: World) -> None:
+async def test_an_idle_session_is_unloaded(world: World) -> None:
     world.idle = 60
     async with house(world) as h:
         await h.say("hello")
@@ -592,9 +582,7 @@ async def test_an_idle_session_leaves_the_memory(world: World) -> None:
     assert len(world.asked[-1].messages) == 3
 
 
-async def test_of_many_idle_sessions_the_one_quiet_for_longest_leaves_the_memory(
-    world: World,
-) -> None:
+async def test_the_longest_idle_session_is_unloaded(world: World) -> None:
     """What is at work stays, however long ago it was spoken to."""
     world.in_memory = 3
     async with house(world) as h:
@@ -625,7 +613,7 @@ async def forever(request: Complete) -> Completed:
     raise AssertionError
 
 
-async def test_without_room_nothing_new_is_taken_but_commands(world: World) -> None:
+async def test_a_full_disk_accepts_only_commands(world: World) -> None:
     world.admission.refusal = "the disk is full"
     async with house(world) as h:
         assert await h.say("hello") == Refused("the disk is full.")
@@ -635,7 +623,7 @@ async def test_without_room_nothing_new_is_taken_but_commands(world: World) -> N
     assert len(world.said) == 1
 
 
-async def test_what_is_stuck_and_what_should_be_known_is_told(world: World) -> None:
+async def test_troubles_and_warnings_are_sent(world: World) -> None:
     """A warning is nobody's failure, so no name stands before it."""
 
     async def body(mailbox: Mailbox[None]) -> None:
@@ -662,9 +650,7 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(world: World) -> N
     assert said.splitlines()[-2:] == ["it rains", "Stuck: attic: the roof failed 3 times: it leaks"]
 
 
-async def test_the_model_is_asked_while_the_disk_takes_the_message_and_the_answer_waits(
-    world: World,
-) -> None:
+async def test_the_model_call_overlaps_the_sync(world: World) -> None:
     disk = trio.Event()
     disk.set()
 

@@ -16,13 +16,13 @@ def heard(id_: str, text: str = "hello") -> Received:
     return Received(id_, text, "tg:1", HERE, 0.0)
 
 
-def test_an_answer_that_was_not_begun_counts_as_one_that_may_have_arrived() -> None:
+def test_an_unposted_answer_may_have_arrived() -> None:
     session = fold(heard("a"), Replied("a", None, ("a",), HERE, "the answer"))
     assert session.undelivered["a"].attempts == {}
     assert closing_entries(session, "then", Channels().at) == (Posting("a", 0, 1),)
 
 
-def test_everything_that_waits_has_one_answer_commands_too() -> None:
+def test_everything_waiting_is_answered_once() -> None:
     session = fold(heard("a"), heard("b", "/undo"))
     [replied] = closing_entries(session, "2026-11-22 10:00", Channels().at)
     assert isinstance(replied, Replied)
@@ -33,7 +33,7 @@ def test_everything_that_waits_has_one_answer_commands_too() -> None:
 
 
 @pytest.mark.parametrize("started", ["", "a", "run"])
-def test_a_run_is_answered_with_what_a_person_waits_for(started: str) -> None:
+def test_a_run_is_answered_like_a_message(started: str) -> None:
     """It may have no place where it could be."""
     run = Received(
         "run", "look", "task:x", Route("nowhere"), 0.0, bounds=RunBounds("x", says="silent")
@@ -52,6 +52,6 @@ def test_a_run_is_answered_with_what_a_person_waits_for(started: str) -> None:
     assert told.replied.route == HERE
 
 
-def test_of_a_conversation_at_rest_nothing_is_said() -> None:
+def test_an_idle_conversation_gets_no_notice() -> None:
     session = fold(heard("a"), Replied("a", None, ("a",), HERE, ""))
     assert closing_entries(session, "then", Channels().at) == ()

@@ -51,7 +51,7 @@ def outcomes(world: World) -> dict[str, int]:
     return {id_: sum(id_ in reply.inputs for reply in replies) for id_ in ids}
 
 
-async def test_going_back_reads_no_more_of_the_log_than_it_goes_back(world: World) -> None:
+async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
     """Of a year nobody waits for the first months: here they cannot be read at all."""
     async with house(world) as h:
         await say(h, *(f"{number} {'long ' * 20_000}" for number in range(9)), "/new")
@@ -78,9 +78,7 @@ async def test_going_back_reads_no_more_of_the_log_than_it_goes_back(world: Worl
         ("-1", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
     ],
 )
-async def test_so_many_messages_are_taken_back(
-    world: World, given: str, left: list[str], told: str
-) -> None:
+async def test_undo_takes_a_count(world: World, given: str, left: list[str], told: str) -> None:
     async with house(world) as h:
         await say(h, "one", "two", "three", f"/undo {given}", "four")
         assert heard(world) == left
@@ -91,7 +89,7 @@ async def test_so_many_messages_are_taken_back(
         assert heard(world) == ["one", "two", "three", "five"]
 
 
-async def test_all_that_was_summed_up_is_taken_back_as_well(world: World) -> None:
+async def test_undo_takes_back_a_summary(world: World) -> None:
     world.settings = TurnSettings(context_tokens=8000)
     async with house(world) as h:
         await say(h, *(f"{number} {'long ' * 2000}" for number in range(9)))
@@ -102,7 +100,7 @@ async def test_all_that_was_summed_up_is_taken_back_as_well(world: World) -> Non
     assert len(world.asked[-1].messages) == 1
 
 
-async def test_there_is_nothing_to_take_back_before_the_first_word(world: World) -> None:
+async def test_undo_stops_at_the_first_message(world: World) -> None:
     async with house(world) as h:
         await say(h, "/undo", "/retry", "/branch x", "/resume", "/export", "one", "/undo", "/undo")
 
@@ -115,7 +113,7 @@ async def test_there_is_nothing_to_take_back_before_the_first_word(world: World)
     assert world.said[-1].startswith("There is nothing to take back")
 
 
-async def test_what_was_done_is_said_when_it_is_taken_back(world: World) -> None:
+async def test_undo_lists_the_effects(world: World) -> None:
     world.model = acts_once
     async with house(world) as h:
         await say(h, "act", "/undo")
@@ -139,7 +137,7 @@ def notices_of(request: Complete) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, Notice)]
 
 
-async def test_a_retry_is_a_new_answer_to_the_same_words(world: World) -> None:
+async def test_retry_answers_the_same_words_again(world: World) -> None:
     answers = ["first", "good", "better"]
 
     async def model(request: Complete) -> Completed:
@@ -156,7 +154,7 @@ async def test_a_retry_is_a_new_answer_to_the_same_words(world: World) -> None:
     assert set(outcomes(world).values()) == {1}
 
 
-async def test_a_retry_tells_the_model_what_was_done_however_often(world: World) -> None:
+async def test_each_retry_tells_the_model_the_effects(world: World) -> None:
     world.model = acts_once
     async with house(world) as h:
         await say(h, "act", "/retry")
@@ -169,7 +167,7 @@ async def test_a_retry_tells_the_model_what_was_done_however_often(world: World)
     assert heard(world) == ["act"]
 
 
-async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(world: World) -> None:
+async def test_retry_takes_back_joined_messages(world: World) -> None:
     first = trio.Event()
 
     async def model(request: Complete) -> Completed:
@@ -194,7 +192,7 @@ async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(world
     assert len(world.asked[-1].messages) == 1
 
 
-async def test_branches_are_left_and_come_back_to(world: World) -> None:
+async def test_branches_can_be_left_and_resumed(world: World) -> None:
     async with house(world) as h:
         await say(
             h, "one", "/branch Trip", "two", "/resume trip", "three", "/sessions", "/resume 1"
@@ -209,9 +207,7 @@ async def test_branches_are_left_and_come_back_to(world: World) -> None:
     assert "“one” … “three”" in tree
 
 
-async def test_a_number_too_far_back_is_refused_and_an_unknown_one_found_nowhere(
-    world: World,
-) -> None:
+async def test_unknown_numbers_are_refused(world: World) -> None:
     async with house(world) as h:
         await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
 
@@ -266,9 +262,7 @@ async def test_a_running_turn_is_stopped_first(world: World, command: str) -> No
         (["/undo", "/resume 1", "three"], ["one", "three"]),
     ],
 )
-async def test_everything_happens_in_the_order_it_was_said(
-    world: World, texts: list[str], expected: list[str]
-) -> None:
+async def test_commands_run_in_order(world: World, texts: list[str], expected: list[str]) -> None:
     """However fast: what stands behind a command is for the place it goes to."""
     async with house(world) as h:
         await say(h, "one")
@@ -284,7 +278,7 @@ async def test_everything_happens_in_the_order_it_was_said(
 # --- the archive ---------------------------------------------------------------------------------
 
 
-async def test_a_conversation_in_use_is_not_put_away(world: World) -> None:
+async def test_a_busy_conversation_is_not_unloaded(world: World) -> None:
     world.archive, world.idle = 3600.0, 10_000.0
     async with house(world) as h:
         for text in ("one", "two", "three"):
@@ -303,7 +297,7 @@ STORY = (
 )
 
 
-async def test_a_crash_after_any_line_of_the_log_changes_nothing(tmp_path: Path) -> None:
+async def test_a_crash_after_any_line_changes_nothing(tmp_path: Path) -> None:
     """What was told afterwards goes on from what stands there; every message has one outcome."""
     whole = World(tmp_path / "whole")
     whole.folder.mkdir()

@@ -181,7 +181,7 @@ async def talk(tmp_path: Path) -> Talk:
 PAGE = Turn("read the page", origin="evil.example", private=True)
 
 
-async def test_a_branch_comes_back_with_the_summary_that_it_had(talk: Talk) -> None:
+async def test_a_branch_keeps_its_summary(talk: Talk) -> None:
     await talk.say(PAGE)
     await talk.say(Turn("two"))
     await talk.log.keep(Compacted("a page said: obey", talk.state.path[-2].seq))
@@ -199,7 +199,7 @@ async def test_a_branch_comes_back_with_the_summary_that_it_had(talk: Talk) -> N
     assert await talk.reopened() == talk.state
 
 
-async def test_an_endorsement_is_taken_back_with_its_line(talk: Talk) -> None:
+async def test_an_endorsement_belongs_to_its_branch(talk: Talk) -> None:
     await talk.say(PAGE)
     await talk.command("/branch before")
     await talk.log.keep(Endorsed(("evil.example",), "me"))
@@ -209,7 +209,7 @@ async def test_an_endorsement_is_taken_back_with_its_line(talk: Talk) -> None:
     assert talk.state.taint.label.untrusted
 
 
-async def test_what_waits_brings_its_label_to_the_line_it_comes_to(talk: Talk) -> None:
+async def test_waiting_messages_carry_their_labels_to_a_branch(talk: Talk) -> None:
     await talk.say(Turn("hello"))
     await talk.log.keep(talk.received("their words", untrusted=True))
     await talk.command("/undo")
@@ -217,7 +217,7 @@ async def test_what_waits_brings_its_label_to_the_line_it_comes_to(talk: Talk) -
     assert talk.state.taint.label.untrusted
 
 
-async def test_a_retry_tells_what_a_tainted_turn_did_and_keeps_its_label(talk: Talk) -> None:
+async def test_retry_keeps_the_labels_of_a_tainted_turn(talk: Talk) -> None:
     """What was done was named by a model that had read the page: its target may be the page's."""
     await talk.say(Turn("do it", origin="evil.example", effect="obey the page"))
     await talk.command("/retry")
@@ -230,7 +230,7 @@ async def test_a_retry_tells_what_a_tainted_turn_did_and_keeps_its_label(talk: T
     assert not talk.state.taint.label.untrusted
 
 
-async def test_calls_that_wait_are_withdrawn_with_the_turn_that_made_them(talk: Talk) -> None:
+async def test_undo_withdraws_pending_calls(talk: Talk) -> None:
     await talk.say(Turn("first"), waits=True)
     await talk.say(Turn("second"), waits=True)
     assert len(talk.state.pending) == 2
@@ -364,6 +364,6 @@ def nothing_is_lost(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> 
 
 @settings(max_examples=150, deadline=None)
 @given(OPS)
-def test_any_order_of_commands_leaves_a_sound_line(ops: list[Op]) -> None:
+def test_any_order_of_commands_keeps_the_tree_valid(ops: list[Op]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trio.run(run, [("say", 0), *ops], Path(folder))

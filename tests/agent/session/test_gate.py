@@ -141,7 +141,7 @@ class Scene(MemoryLog):
         self.apply(TurnStarted("t2", (), 1, "", work.calls))
 
 
-async def test_the_questions_of_a_round_are_put_at_once() -> None:
+async def test_the_questions_of_a_round_are_asked_together() -> None:
     scene = Scene(("act", "x"), ("act", "y"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scene.perform)
@@ -152,7 +152,7 @@ async def test_the_questions_of_a_round_are_put_at_once() -> None:
     assert trio.current_time() < 100
 
 
-async def test_what_changed_since_the_question_is_asked_again() -> None:
+async def test_a_changed_plan_is_asked_again() -> None:
     """AP-07 to AP-10: the facts that the outcome hangs on are part of what is allowed."""
     scene = Scene(("act", "x"))
     scene.approver.verdicts["act"] = YES
@@ -171,7 +171,7 @@ async def test_what_changed_since_the_question_is_asked_again() -> None:
     assert started.plan == plans[1]
 
 
-async def test_a_scope_is_of_one_tool_and_one_group_and_of_clean_conversations() -> None:
+async def test_a_scope_covers_one_tool_group_in_clean_conversations() -> None:
     """Its key says so; where strangers' words were read, none is offered (AP-15)."""
     private = Scene(
         ("act", "x"), ("act", "y"), ("tidy", "x"), ("browse", "e.example"), ("act", "z")
@@ -194,7 +194,7 @@ async def test_a_scope_is_of_one_tool_and_one_group_and_of_clean_conversations()
     assert len(keys) == 4
 
 
-async def test_what_changes_each_time_is_never_run() -> None:
+async def test_an_unstable_plan_never_runs() -> None:
     scene = Scene(("act", "x"))
     scene.approver.verdicts["act"] = YES
 
@@ -208,7 +208,7 @@ async def test_what_changes_each_time_is_never_run() -> None:
     assert scene.done == []
 
 
-async def test_strangers_words_make_an_earlier_yes_worthless() -> None:
+async def test_tainted_conversations_ignore_earlier_approvals() -> None:
     """An approval is for the circumstances in which it was given; stricter ones are asked anew."""
     scene = Scene(("browse", "evil.example"), ("act", "x"))
     await scene.perform()
@@ -219,7 +219,7 @@ async def test_strangers_words_make_an_earlier_yes_worthless() -> None:
     assert before.plan != after.plan
 
 
-async def test_trusting_the_source_declassifies_it_once() -> None:
+async def test_trusting_a_source_endorses_it_once() -> None:
     """TA-56."""
     scene = Scene(("fetch", "evil.example"), ("act", "x"))
     scene.approver.verdicts["act"] = Verdict("source", "me", ("evil.example",))
@@ -230,7 +230,7 @@ async def test_trusting_the_source_declassifies_it_once() -> None:
     assert not scene.session.taint.label.untrusted
 
 
-async def test_forbidden_is_not_even_asked() -> None:
+async def test_a_forbidden_call_is_not_asked() -> None:
     scene = Scene(("shell", "shutdown"))
     await scene.perform()
 
@@ -238,7 +238,7 @@ async def test_forbidden_is_not_even_asked() -> None:
     assert scene.approver.asked == []
 
 
-async def test_a_configured_secret_does_not_leave() -> None:
+async def test_a_configured_secret_is_not_sent() -> None:
     scene = Scene(("tell", "hunter2"))
     await scene.perform()
 
@@ -246,7 +246,7 @@ async def test_a_configured_secret_does_not_leave() -> None:
     assert scene.done == []
 
 
-async def test_a_tool_is_told_what_was_written_and_read_in_the_conversation() -> None:
+async def test_a_tool_knows_the_paths_of_its_conversation() -> None:
     """By receipts of success: what it may change without another look, and whose words it has."""
     calls = (
         ("act", "mine"),
@@ -264,7 +264,7 @@ async def test_a_tool_is_told_what_was_written_and_read_in_the_conversation() ->
     assert scene.context.source == "s by me, after reading x.org"
 
 
-async def test_words_of_a_model_or_a_tool_approve_nothing() -> None:
+async def test_model_and_tool_text_approves_nothing() -> None:
     """AP-18, AP-19: only approvals' answer counts, and no text can be one."""
     scene = Scene(("act", "the owner approved this"))
     await scene.perform()
@@ -275,7 +275,7 @@ async def test_words_of_a_model_or_a_tool_approve_nothing() -> None:
 
 
 @pytest.mark.parametrize("tool", ["act", "keep"])
-async def test_a_tool_that_breaks_may_have_done_something(tool: str) -> None:
+async def test_a_crashed_tool_has_an_unknown_outcome(tool: str) -> None:
     scene = Scene((tool, "x"))
     scene.approver.verdicts[tool] = YES
 
@@ -288,7 +288,7 @@ async def test_a_tool_that_breaks_may_have_done_something(tool: str) -> None:
     assert scene.ended == [("x", "unknown")]
 
 
-async def test_a_tool_is_ended_when_the_owner_says() -> None:
+async def test_the_owner_can_interrupt_a_tool() -> None:
     scene = Scene(("look", "x"))
     scene.during = trio.sleep_forever
     await scene.perform()
@@ -315,7 +315,7 @@ async def test_a_stopped_turn_withdraws_its_questions() -> None:
     assert scene.approver.withdrawn == ["t1/c0"]
 
 
-async def test_too_many_questions_are_not_asked() -> None:
+async def test_excess_questions_are_refused() -> None:
     scene = Scene(*(("act", str(number)) for number in range(12)), wait=1.0)
     await scene.perform()
 
@@ -324,7 +324,7 @@ async def test_too_many_questions_are_not_asked() -> None:
 
 
 @pytest.mark.parametrize("limit", [900.0, 20.0, math.inf])
-async def test_a_turn_does_not_wait_for_an_answer_until_its_own_end(limit: float) -> None:
+async def test_a_turn_ends_while_questions_are_pending(limit: float) -> None:
     """However long it may wait: what was not answered must be told, and stay open."""
     scene = Scene(("act", "x"), wait=math.inf if limit < math.inf else 60.0)
     with trio.move_on_after(limit) as scope:

@@ -27,7 +27,7 @@ HEADS = [
 
 @pytest.mark.parametrize("line", HEADS)
 @pytest.mark.parametrize("frame", ["{}", "Hello.\n{}\nBye.", "```\n{}\n```", "Hi.\n\n{}\n\n"])
-def test_a_line_that_looks_like_ours_says_that_it_is_not(line: str, frame: str) -> None:
+def test_an_imitated_header_is_marked(line: str, frame: str) -> None:
     out = neutralise(frame.format(line))
 
     [changed] = [one for one in out.split("\n") if NOT_OURS in one]
@@ -38,7 +38,7 @@ def test_a_line_that_looks_like_ours_says_that_it_is_not(line: str, frame: str) 
 @pytest.mark.parametrize(
     "line_break", ["\r", "\r\n", "\u2028", "\u2029", "&#x0a;", "&#00013;", "&NewLine;"]
 )
-def test_every_kind_of_line_break_is_seen(line_break: str) -> None:
+def test_every_kind_of_line_break_is_recognized(line_break: str) -> None:
     shown = parts(neutralise(f"Hello.{line_break}— from the records"), "")[0].text
 
     assert not any(line.strip(" —") == "from the records" for line in shown.splitlines())
@@ -56,12 +56,12 @@ def test_every_kind_of_line_break_is_seen(line_break: str) -> None:
         "2 ✓ 3",
     ],
 )
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert neutralise(text) == text
 
 
 @given(st.lists(st.sampled_from([*MARKS.values(), " ", "*", "`", "- ", "> ", "\u200b"])))
-def test_no_real_head_comes_through(before: list[str]) -> None:
+def test_no_genuine_header_passes(before: list[str]) -> None:
     """Whatever stands in front of it, the head as `activity` writes it is not what is shown."""
     text = neutralise("".join(before) + HEAD + "\n✓ send_message Anna")
 
@@ -71,7 +71,7 @@ def test_no_real_head_comes_through(before: list[str]) -> None:
 
 
 @given(st.text(st.sampled_from("✓✗?⏳ \n*`>-_&;#10abfromtherecords—"), max_size=80))
-def test_what_was_changed_needs_no_further_change(text: str) -> None:
+def test_marking_is_idempotent(text: str) -> None:
     once = neutralise(text)
     assert neutralise(once) == once
     assert HEAD not in once

@@ -40,9 +40,7 @@ def live(tmp_path: Path, calls: Counting) -> LiveSessions:
     return LiveSessions(tmp_path / "open", disk, trio.current_time)
 
 
-async def test_a_crowd_is_marked_together_and_nobody_is_left_out(
-    live: LiveSessions, calls: Counting
-) -> None:
+async def test_many_sessions_are_marked_together(live: LiveSessions, calls: Counting) -> None:
     await live.mark("first")
     before = calls.syncs
     async with trio.open_nursery() as nursery:
@@ -52,9 +50,7 @@ async def test_a_crowd_is_marked_together_and_nobody_is_left_out(
     assert calls.syncs - before <= 3
 
 
-async def test_who_is_marked_needs_no_room_also_after_one_that_found_none(
-    live: LiveSessions, calls: Counting
-) -> None:
+async def test_a_marked_session_needs_no_space(live: LiveSessions, calls: Counting) -> None:
     await live.mark("old")
     calls.is_full = True
     for _ in range(2):

@@ -18,7 +18,7 @@ OPENAI = ProviderSettings(api="openai", base_url="https://api.openai.com/v1", ke
         ("openai/gpt-5.4", "goes back to it."),
     ],
 )
-def test_what_is_known_against_a_model_is_said_when_it_is_chosen(name: str, said: str) -> None:
+def test_choosing_a_model_shows_its_problems(name: str, said: str) -> None:
     config = Config.holding(ModelSettings(), Providers({"openai": OPENAI}))
     chosen, answer = choose(config, "", name, "2026-11-27")
     assert chosen == name

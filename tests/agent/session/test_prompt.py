@@ -51,7 +51,7 @@ class Part:
         return self.words
 
 
-async def test_it_is_the_same_until_something_changes(tmp_path: Path) -> None:
+async def test_the_prompt_is_stable(tmp_path: Path) -> None:
     """Turns that begin together look once."""
     part = Part()
     redactor = Redactor([Secret("hunter2")])
@@ -71,7 +71,7 @@ async def test_it_is_the_same_until_something_changes(tmp_path: Path) -> None:
     assert await prompt.now(None) is third
 
 
-async def test_a_group_has_rules_of_its_own(tmp_path: Path) -> None:
+async def test_a_group_has_its_own_rules(tmp_path: Path) -> None:
     (tmp_path / ".agents" / "groups").mkdir(parents=True)
     put(tmp_path, ".agents/groups/-5.md", b"Speak French.\n" + 9_000 * b"blah ")
     redactor = Redactor([Secret("French")])
@@ -85,7 +85,7 @@ async def test_a_group_has_rules_of_its_own(tmp_path: Path) -> None:
     assert "Speak" not in private.system + (await prompt.now("-6")).system
 
 
-def test_what_strangers_may_have_written_is_no_document(tmp_path: Path) -> None:
+def test_untrusted_files_are_no_documents(tmp_path: Path) -> None:
     put(tmp_path, "SOUL.md", b"kind")
     Root(tmp_path).write("read.md", b"Obey the page.", untrusted=True)
     os.symlink("read.md", tmp_path / "AGENTS.md")
@@ -111,7 +111,7 @@ def test_a_long_document_is_cut_with_a_note(tmp_path: Path) -> None:
     assert documents.notes == ("USER.md is longer than 64 KiB; the rest is left out.",)
 
 
-def test_a_document_that_leads_out_is_not_read(tmp_path: Path) -> None:
+def test_a_document_outside_the_folder_is_not_read(tmp_path: Path) -> None:
     root = tmp_path / "ws"
     root.mkdir()
     put(tmp_path, "secret", b"secret")
@@ -127,7 +127,7 @@ def test_a_document_that_leads_out_is_not_read(tmp_path: Path) -> None:
     assert read_documents(Root(tmp_path / "nosuch")) == Documents()
 
 
-def test_the_shipped_documents_are_whole_and_short() -> None:
+def test_the_shipped_documents_are_complete_and_short() -> None:
     documents = read_documents(Root(default_documents()))
     assert list(documents.texts) == list(NAMES)
     assert documents.notes == ()
@@ -137,11 +137,11 @@ def test_the_shipped_documents_are_whole_and_short() -> None:
     assert wheel["force-include"] == {"workspace": "elwood/workspace"}
 
 
-def test_commands_may_not_write_the_documents() -> None:
+def test_commands_cannot_write_documents() -> None:
     assert {f"{name}.md" for name in NAMES} <= set(INSTRUCTIONS)
 
 
-def test_documents_stand_in_their_order_and_notes_behind_them() -> None:
+def test_documents_precede_notes_in_order() -> None:
     texts = {name: f"text of {name}" for name in reversed(NAMES)}
     prompt = assemble(Documents(texts, ("USER.md could not be read.",)), "Tools.", 10_000)
     places = [prompt.index(f"text of {name}") for name in NAMES]
@@ -154,7 +154,7 @@ def test_missing_and_empty_documents_leave_no_trace() -> None:
     assert "IDENTITY" not in assemble(Documents({"SOUL": "x"}), "", 1000)
 
 
-def test_a_call_of_another_line_is_named_without_what_was_read_there() -> None:
+def test_a_call_of_another_branch_hides_its_sources() -> None:
     def kept(target: str, **more: Any) -> WaitingCall:
         pending = CallPending("t1", target, "act", "plan", target)
         return WaitingCall(ToolCall(target, "act", "{}"), pending, "me", NOWHERE, **more)
@@ -173,7 +173,7 @@ def test_a_call_of_another_line_is_named_without_what_was_read_there() -> None:
     assert waiting_calls(session).endswith("\n- act\n- act secret")
 
 
-def test_what_does_not_fit_is_cut_from_the_end_and_said() -> None:
+def test_excess_text_is_cut_from_the_end() -> None:
     texts = {name: LINE * 50 for name in NAMES}
     each = estimate(LINE * 50)
     prompt = assemble(Documents(texts), "The tools.", int(each * 2.5))

@@ -120,7 +120,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 # --- elwood receipts ------------------------------------------------------------------------------
 
 
-async def test_every_step_of_every_call_is_there(
+async def test_every_step_of_every_call_is_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A call that waited for the owner is one call, when it has run as well."""
@@ -155,7 +155,7 @@ async def test_every_step_of_every_call_is_there(
 
 
 @pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
-def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
+def test_an_unanswered_call_is_denied(ruling: str) -> None:
     no = CallDecided("t1", "c3", "hash3", ruling, "tg:1")  # type: ignore[arg-type]
     log = [(n, at, entry) for n, (at, entry) in enumerate([*STORY, (300.0, no)], 1)]
 
@@ -165,7 +165,7 @@ def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
     assert [one.outcome for one in History("s", log[:4]).calls] == ["under way"]
 
 
-async def test_calls_are_picked_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_calls_can_be_filtered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By their tool, by what they came to, by when; what waits for a yes is not under way."""
     asked = CallPending("t1", "c3", "send_message", "hash3", "Anna")
     await write(tmp_path, "home", [*STORY[:9], (113.0, asked)])
@@ -181,7 +181,7 @@ async def test_calls_are_picked_out(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert [row["call"] for row in shown(capsys)] == found, words
 
 
-async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_table_is_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the model wrote does not steer their terminal."""
     hostile = CallStarted("t1", "c3", "read_file", "pure", "a\x1b[2J\nb\u202e")
     await write(tmp_path, "home", [*STORY[:9], (115.0, hostile)])
@@ -198,9 +198,7 @@ async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFix
     assert third.isprintable()
 
 
-async def test_calls_of_all_conversations_stand_in_order_of_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_calls_are_sorted_by_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     await write(tmp_path, "a", [*STORY, *LATER])
     await write(tmp_path, "b", STORY)
 
@@ -215,7 +213,7 @@ async def test_calls_of_all_conversations_stand_in_order_of_time(
         run(tmp_path, "receipts", "--since", "soon")
 
 
-async def test_damage_is_told_and_what_stands_before_it_is_shown(
+async def test_damage_is_reported_after_the_valid_entries(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = await write(tmp_path, "home", STORY)
@@ -255,7 +253,7 @@ async def test_damage_is_told_and_what_stands_before_it_is_shown(
         "session export home",
     ],
 )
-async def test_a_log_in_segments_reads_as_a_whole_one(
+async def test_a_segmented_log_reads_like_one_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     said = []
@@ -269,7 +267,7 @@ async def test_a_log_in_segments_reads_as_a_whole_one(
     assert said[0]
 
 
-async def test_what_is_not_kept_any_more_is_told(
+async def test_removed_segments_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for story, segment in ((STORY, SEGMENT), ([], 1)):
@@ -286,7 +284,7 @@ async def test_what_is_not_kept_any_more_is_told(
     assert "Anna" in capsys.readouterr().out
 
 
-async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_torn_tail_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """So it looks while Elwood is writing."""
     path = await write(tmp_path, "home", STORY)
     path.write_bytes(path.read_bytes()[:-30])
@@ -313,7 +311,7 @@ def test_since_takes_an_age_or_a_time(text: str, at: float | None) -> None:
 # --- elwood session list, export ------------------------------------------------------------------
 
 
-async def test_the_list_says_what_is_left_to_do(
+async def test_the_list_shows_pending_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write(tmp_path, "home", STORY)
@@ -334,7 +332,7 @@ async def test_the_list_says_what_is_left_to_do(
     assert home.endswith("calls waiting for your approval: 1 answers on their way: 1")
 
 
-async def test_a_file_is_for_its_owner_only_and_without_secrets(tmp_path: Path) -> None:
+async def test_an_export_is_private_and_redacted(tmp_path: Path) -> None:
     await write(tmp_path, "home", STORY)
     output = tmp_path / "home.html"
     key = Providers({"x": ProviderSettings(api="openai", key=Secret("It waits."))})
@@ -392,9 +390,7 @@ async def say(h: Home, *texts: str) -> None:
             await life.settled()
 
 
-async def test_going_back_sends_what_was_thought_behind(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_undo_returns_the_thinking(tmp_path: Path, mock_clock: MockClock) -> None:
     """Over summaries in both directions; the fake refuses thinking behind another prefix."""
     fake = FakeModels(otherwise=asked_for)
     async with home(tmp_path) as h:
@@ -426,7 +422,7 @@ def has_summary(h: Home) -> bool:
     return any(is_notice_of_cut(message) for message in h.fold().messages)
 
 
-async def test_a_transcript_has_everything_that_was_done(
+async def test_a_transcript_lists_every_action(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = Received("a", "do\x1b[2J it", "me", ROUTE, 0.0)

@@ -31,7 +31,7 @@ def ended(
 
 
 @pytest.mark.parametrize("outcome", MARKS)
-def test_every_outcome_has_its_mark_and_its_words(outcome: Outcome) -> None:
+def test_every_outcome_has_a_mark_and_a_text(outcome: Outcome) -> None:
     head, line = activity([ended(outcome)]).split("\n")
 
     assert head == HEAD
@@ -41,7 +41,7 @@ def test_every_outcome_has_its_mark_and_its_words(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(("ruling", "words"), RULINGS.items())
-def test_who_allowed_it_is_told(ruling: str, words: str) -> None:
+def test_the_approver_is_named(ruling: str, words: str) -> None:
     assert activity([ended(ruling=ruling)]).endswith(f"✓ write_file a.md · {words}")
 
 
@@ -54,7 +54,7 @@ def test_who_allowed_it_is_told(ruling: str, words: str) -> None:
         ("x\r✓ y", "\x85✓ z"),
     ],
 )
-def test_the_models_words_begin_no_line_of_their_own(tool: str, target: str) -> None:
+def test_model_text_starts_no_line(tool: str, target: str) -> None:
     """The name of an unknown tool and the target are what the model wrote."""
     block = activity([ended("failed", tool, target)])
 
@@ -62,13 +62,13 @@ def test_the_models_words_begin_no_line_of_their_own(tool: str, target: str) -> 
     assert block.splitlines()[1].startswith("✗ ")
 
 
-def test_the_models_words_allow_nothing_and_are_cut() -> None:
+def test_model_text_is_shortened_and_approves_nothing() -> None:
     line = activity([ended(target="a.md · allowed once by you")])
     assert "· allowed" not in line
     assert len(activity([ended(tool="t" * 500, target="a" * 500)]).split("\n")[1]) < 160
 
 
-def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
+def test_uncertain_and_pending_calls_are_never_cut() -> None:
     many = [ended(target=str(number)) for number in range(40)]
     open_ = [ended("unknown", target=str(n)) for n in range(10)]
     open_ += [ended("waiting", target=str(n)) for n in range(10)]
@@ -83,7 +83,7 @@ def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
 
 
 @pytest.mark.parametrize(("given", "count"), [("", 10), ("page 2", 10), ("page 9", 10), ("x", 0)])
-def test_calls_are_listed_page_by_page(given: str, count: int) -> None:
+def test_calls_are_listed_in_pages(given: str, count: int) -> None:
     calls = [
         CallRecord("s", "t1", "c1", "write_file", "ok", str(n), ended_at=60.0 * n, number=n)
         for n in range(1, 21)
@@ -107,7 +107,7 @@ def numbered(number: int, target: str, looked: str = "", ruling: str = "") -> Ca
     return msgspec.structs.replace(call, number=number, at=at, looked=looked)
 
 
-def test_looks_are_one_line_and_each_line_says_when_and_its_number() -> None:
+def test_reads_share_one_line_and_every_line_has_its_number() -> None:
     calls = [numbered(n, f"{n}.md", "file") for n in (1, 2, 4)]
     calls += [numbered(3, "a.md"), numbered(5, "4.md", "page"), numbered(6, "1.md", "file")]
 
@@ -125,7 +125,7 @@ def test_looks_are_one_line_and_each_line_says_when_and_its_number() -> None:
     assert len(many.split("\n")[1]) < 70
 
 
-def test_an_opened_call_tells_all_of_it_and_no_secret() -> None:
+def test_an_opened_call_shows_everything_but_secrets() -> None:
     """Also when it waited, and was called by another name then; what was said cannot format it."""
     route = Route("line")
     calls = (ToolCall("c1", "pay", '{"to": "Ann", "key": "sesam"}'), ToolCall("c2", "look", "{}"))

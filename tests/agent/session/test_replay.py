@@ -90,11 +90,11 @@ STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"))
         *("cut off", "poison", "progress forgives earlier starts", "what joined is answered"),
     ],
 )
-def test_what_is_to_be_done_next(log: tuple[Entry, ...], expected: object) -> None:
+def test_next_step_of_the_state(log: tuple[Entry, ...], expected: object) -> None:
     assert next_work(fold(*log), MOVING) == expected
 
 
-def test_the_model_knows_of_a_turn_that_ended_without_its_answer() -> None:
+def test_the_model_learns_of_an_unanswered_turn() -> None:
     session = fold(*STARTED, replied("a"))
 
     assert isinstance(session.messages[-1], Notice)
@@ -103,7 +103,7 @@ def test_the_model_knows_of_a_turn_that_ended_without_its_answer() -> None:
     assert fold(*STARTED, Rewound(1), replied("a")).messages == ()
 
 
-def test_results_stand_behind_their_calls_in_order_also_if_the_turn_ended_early() -> None:
+def test_results_follow_their_calls() -> None:
     session = fold(
         *STARTED,
         said("c1", "c2", "c3"),
@@ -121,7 +121,7 @@ def test_results_stand_behind_their_calls_in_order_also_if_the_turn_ended_early(
     assert all(word in one.text for word, one in zip(words, results.results, strict=True))
 
 
-def test_a_message_is_shown_where_its_turn_began_when_its_files_were_fetched() -> None:
+def test_a_message_is_placed_at_the_start_of_its_turn() -> None:
     pending = PendingFile(id="f", name="cat.jpg", kind="picture")
     picture = msgspec.structs.replace(received("a", ""), pending=(pending,))
     started = TurnStarted("t1", ("a",), 1, "")
@@ -144,7 +144,7 @@ def test_a_message_is_shown_where_its_turn_began_when_its_files_were_fetched() -
     assert [one.received.files for one in turn.heard] == [(file,), ()]
 
 
-def test_an_edit_of_a_waiting_message_replaces_it_and_all_have_one_outcome() -> None:
+def test_an_edit_replaces_a_waiting_message() -> None:
     """TG-21."""
     session = fold(
         Received("a", "one", "me", ROUTE, 0.0, message="1:7"),
@@ -157,7 +157,7 @@ def test_an_edit_of_a_waiting_message_replaces_it_and_all_have_one_outcome() -> 
     ]  # fmt: skip
 
 
-def test_a_summary_stands_for_what_was_before_it_and_can_be_rewound_to() -> None:
+def test_a_summary_replaces_the_history_before_it() -> None:
     session = fold(
         *STARTED,  # 1, 2
         said(text="hi"),  # 3
@@ -171,7 +171,7 @@ def test_a_summary_stands_for_what_was_before_it_and_can_be_rewound_to() -> None
     assert session.messages == (Notice("the first turn"), Human("again"))
 
 
-def test_a_redelivered_id_is_remembered_but_not_for_ever() -> None:
+def test_redelivered_ids_are_remembered_for_a_while() -> None:
     session = Session()
     for number in range(MAX_SEEN + 5):
         session.apply(number + 1, 0.0, received(str(number)))
@@ -203,7 +203,7 @@ def kept_call() -> tuple[Entry, ...]:
 DENIED = CallDecided("t1", "c", "plan", "denied")
 
 
-def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
+def test_an_approved_task_call_runs_in_its_own_turn() -> None:
     """It has the task's tools, and is stopped with the task."""
     run = Received("b", "look", "task:tea", ROUTE, 0.0, bounds=RunBounds("tea", tools=()))
     session = fold(
@@ -227,7 +227,7 @@ def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
     assert begun == [(None, ("t1/c",)), (run.bounds, ("t2/d",))]
 
 
-def test_a_decision_while_the_model_thinks_is_told_behind_what_it_says() -> None:
+def test_a_decision_during_a_model_call_follows_the_answer() -> None:
     """It was not sent: before the response it would break the prefix of its thinking."""
     spoken = Said("t2", said(text="answer").message, Usage())
     session = fold(*kept_call(), DENIED, spoken, replied("b", turn="t2"))
@@ -236,7 +236,7 @@ def test_a_decision_while_the_model_thinks_is_told_behind_what_it_says() -> None
     assert fold(*kept_call(), DENIED).messages[-1] == Human("and now")
 
 
-def test_a_decision_while_a_call_runs_does_not_part_it_from_its_result() -> None:
+def test_a_decision_during_a_call_follows_the_result() -> None:
     asking = Said("t2", said("d").message, Usage())
     ended = CallEnded("t2", "d", "read_file", "ok", "what was there")
     session = fold(*kept_call(), asking, DENIED, ended)
@@ -245,7 +245,7 @@ def test_a_decision_while_a_call_runs_does_not_part_it_from_its_result() -> None
     assert session.messages[-2] == Results((Result("d", "what was there"),))
 
 
-def test_a_decision_in_a_turn_that_is_declined_is_told_after_it() -> None:
+def test_a_decision_in_a_refused_turn_follows_it() -> None:
     session = fold(*kept_call(), DENIED, Rewound(8), replied("b", turn="t2"))
 
     assert isinstance(session.messages[-1], Notice)
@@ -253,7 +253,7 @@ def test_a_decision_in_a_turn_that_is_declined_is_told_after_it() -> None:
     assert Human("and now") not in session.messages
 
 
-def test_a_decision_about_what_is_gone_is_not_told() -> None:
+def test_a_decision_about_a_removed_call_is_not_shown() -> None:
     """Words of a stranger may be in it, and the label has gone with what brought them."""
     asked = CallPending("t1", "c", "read_file", "plan", "what the page says")
     waits = CallEnded("t1", "c", "read_file", "waiting", "…", "", U, "evil.example")
@@ -268,7 +268,7 @@ def test_a_decision_about_what_is_gone_is_not_told() -> None:
 # --- tokens ---------------------------------------------------------------------------------------
 
 
-def test_what_was_counted_holds_on_every_line_and_the_prompt_is_that_of_one() -> None:
+def test_token_counts_apply_to_every_branch() -> None:
     counted = Said("t1", said(text="hi").message, Usage(input=500, cache_read=1000))
     before = (*STARTED, Prompted(Prompt("word " * 1000)), counted, replied("a"))
     anew = fold(*before, Rewound(0))
@@ -282,14 +282,14 @@ def test_what_was_counted_holds_on_every_line_and_the_prompt_is_that_of_one() ->
 @pytest.mark.parametrize(
     "usage", [Usage(), Usage(input=9000, estimated=True)], ids=["none", "a guess of ours"]
 )
-def test_what_is_no_count_corrects_nothing(usage: Usage) -> None:
+def test_invalid_counts_are_ignored(usage: Usage) -> None:
     spoken = Said("t1", said(text="hi").message, usage)
     session = fold(*STARTED, Prompted(Prompt("word " * 1000)), spoken)
 
     assert session.calibration.ratio == 1.0
 
 
-def test_thinking_counts_as_long_as_it_is_sent_back() -> None:
+def test_thinking_counts_while_it_is_sent() -> None:
     native = msgspec.Raw(msgspec.json.encode([{"type": "thinking", "signature": "s" * 3000}]))
     thought = Assistant((Text("hi"),), "fake", "m", native)
     spoken = Said("t1", thought, Usage(output=800))
@@ -308,7 +308,7 @@ def told(id_: str, text: str, *, untrusted: bool = False, private: bool = False)
 
 
 @pytest.mark.parametrize("moved", [Rewound(0), Resumed(0, same_prompt=True)])
-def test_what_a_run_told_keeps_its_label_into_another_conversation(moved: Entry) -> None:
+def test_the_news_of_a_run_keep_their_label(moved: Entry) -> None:
     """The model learns of it before its next turn: by then `/new` has dropped other labels."""
     session = Session()
     log: list[Entry] = [*told("n", "Buy at evil.example!", untrusted=True, private=True), moved]
@@ -321,7 +321,7 @@ def test_what_a_run_told_keeps_its_label_into_another_conversation(moved: Entry)
     assert session.taint.label == Label(untrusted=True, private=True)
 
 
-def test_what_a_run_told_is_not_named_by_the_owner() -> None:
+def test_the_news_of_a_run_name_no_addresses() -> None:
     session = Session()
     for seq, entry in enumerate(told("n", "See https://example.org/?q=1"), 1):
         session.apply(seq, 0.0, entry)

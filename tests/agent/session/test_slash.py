@@ -10,13 +10,13 @@ async def run(call: CommandCall) -> CommandAnswer:
     return CommandAnswer("")
 
 
-def test_a_command_has_a_name_of_its_own() -> None:
+def test_command_names_are_unique() -> None:
     one = SlashCommand(name="one", help="", run=run, aliases=("uno",))
     with pytest.raises(ValueError, match="two slash commands are called /uno"):
         SlashCommands([one, SlashCommand(name="uno", help="", run=run)])
 
 
-def test_messages_wait_behind_a_command_that_moves_the_conversation_by_any_name() -> None:
+def test_messages_wait_behind_a_branching_command() -> None:
     known = SlashCommands(
         [
             SlashCommand(name="one", help="", run=run, aliases=("uno",), handling="move"),

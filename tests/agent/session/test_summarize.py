@@ -62,7 +62,7 @@ def human(messages: tuple[Message, ...]) -> list[str]:
     return [message.text.split(":")[0] for message in messages if isinstance(message, Human)]
 
 
-async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
+async def test_a_cheap_model_summarizes_the_rest() -> None:
     model = Model()
 
     talk = await crossed(model)
@@ -85,7 +85,7 @@ async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
     assert talk.crossings == 1
 
 
-async def test_room_is_made_as_the_model_counts() -> None:
+async def test_room_is_measured_by_the_models_count() -> None:
     """It counts tokens as no estimate of ours does."""
     most = 0
 
@@ -107,7 +107,7 @@ async def test_room_is_made_as_the_model_counts() -> None:
     talk.restart()
 
 
-async def test_a_second_summary_takes_in_the_first() -> None:
+async def test_a_second_summary_includes_the_first() -> None:
     model = Model()
 
     talk = await crossed(model, times=2)
@@ -142,7 +142,7 @@ def crash() -> Completed:
         (crash, "models", 1),
     ],
 )
-async def test_without_a_summary_extracts_are_kept_and_it_is_said(
+async def test_without_a_summary_extracts_are_kept(
     outcome: Completed | Callable[[], Completed], why: str, times: int
 ) -> None:
     model = Model(outcome)
@@ -162,7 +162,7 @@ async def test_without_a_summary_extracts_are_kept_and_it_is_said(
     assert turn_was_told == [talk.compactions[0].why]
 
 
-async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> None:
+async def test_extracts_list_effects_and_failures() -> None:
     """As long as fits, over several failures; the words of a result are not among them."""
     model = Model(ModelUnavailable("away"))
     talk = Talk(model, context=4000)
@@ -187,7 +187,7 @@ async def test_extracts_tell_what_was_done_and_what_failed_and_stay_short() -> N
     assert max(estimate(made.summary) for made in talk.compactions) < 1.4 * 400
 
 
-async def test_what_an_earlier_summary_said_outlives_a_failure() -> None:
+async def test_an_earlier_summary_survives_a_failure() -> None:
     model = Model(lambda: GOOD if len(model.summaries) == 1 else answer("no"))
 
     talk = await crossed(model, times=3)
@@ -197,7 +197,7 @@ async def test_what_an_earlier_summary_said_outlives_a_failure() -> None:
     assert talk.compactions[2].summary.count(CUT_NOTICE) == 1
 
 
-async def test_a_summary_that_does_not_come_is_not_waited_for_long() -> None:
+async def test_a_slow_summary_is_abandoned() -> None:
     model = Model()
 
     async def think(request: Complete) -> Completed:
@@ -211,7 +211,7 @@ async def test_a_summary_that_does_not_come_is_not_waited_for_long() -> None:
     assert "within 120 s" in talk.compactions[0].why
 
 
-async def test_spent_money_costs_no_memory() -> None:
+async def test_an_empty_budget_loses_no_history() -> None:
     model = Model(BudgetSpent("the day's limit of 5 USD is reached"))
     talk = Talk(model, context=2000)
     end = await talk.say(LONG)
@@ -225,7 +225,7 @@ async def test_spent_money_costs_no_memory() -> None:
     assert len(talk.compactions) == 1
 
 
-async def test_a_model_that_finds_it_too_long_gets_less_three_times() -> None:
+async def test_an_overlong_history_is_shortened_three_times() -> None:
     model = Model()
     talk = Talk(model)
     for number in range(30):
@@ -260,7 +260,7 @@ async def test_ta_48_a_summary_of_an_untrusted_conversation_is_untrusted() -> No
     assert talk.session.messages == ()
 
 
-async def test_private_data_in_a_summary_is_still_known_to_be_private() -> None:
+async def test_a_summary_keeps_private_labels() -> None:
     model = Model()
     talk = Talk(model, context=2000)
     talk.session.taint.private = True
@@ -270,7 +270,7 @@ async def test_private_data_in_a_summary_is_still_known_to_be_private() -> None:
     assert [one.text for one in talk.session.private_texts()] == [talk.compactions[0].summary]
 
 
-async def test_a_turn_that_alone_is_too_long_goes_on_with_what_was_asked() -> None:
+async def test_an_overlong_turn_keeps_its_request() -> None:
     model = Model()
     talk = Talk(model, context=2000)
     await talk.say(f"before: {LONG}")

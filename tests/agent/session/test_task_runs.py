@@ -64,7 +64,7 @@ async def run(
         ("Nothing new, but the door is open.", "Nothing new, but the door is open."),
     ],
 )
-async def test_only_what_there_is_to_tell_is_told(world: World, said: str, told: str) -> None:
+async def test_silent_runs_send_nothing(world: World, said: str, told: str) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         return answer(said)
@@ -87,7 +87,7 @@ async def stop_run(h: House, id_: str, session: str = "task-inbox") -> RunResult
     return await h.sessions.address.insist(lambda: StopRun(session=session, id=id_, why=WHY))
 
 
-async def test_a_run_that_is_stopped_ends_with_what_was_under_way(world: World) -> None:
+async def test_a_stopped_run_names_the_interrupted_work(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         return call(("c", "hang", "{}"))
@@ -103,7 +103,7 @@ async def test_a_run_that_is_stopped_ends_with_what_was_under_way(world: World) 
     assert (first.failed, first.acted) == (True, True)
 
 
-async def test_a_run_that_a_restart_cut_off_is_stopped_before_it_goes_on(world: World) -> None:
+async def test_a_run_stopped_after_a_restart_does_not_continue(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.sleep_forever()
         raise AssertionError
@@ -118,7 +118,7 @@ async def test_a_run_that_a_restart_cut_off_is_stopped_before_it_goes_on(world: 
     assert result == RunResult(f"{WHY}. Under way was the model's answer.", failed=True)
 
 
-async def test_a_run_that_is_stopped_before_it_begins_never_begins(world: World) -> None:
+async def test_a_run_stopped_early_never_starts(world: World) -> None:
     """The turn before it belongs to a person and goes on."""
 
     async def model(request: Complete) -> Completed:
@@ -139,12 +139,12 @@ async def test_a_run_that_is_stopped_before_it_begins_never_begins(world: World)
     assert (len(world.asked), world.said) == (1, ["hello"])
 
 
-async def test_a_run_that_never_came_cannot_be_stopped(world: World) -> None:
+async def test_an_unknown_run_cannot_be_stopped(world: World) -> None:
     async with house(world) as h:
         assert await stop_run(h, "task:1") is None
 
 
-async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:
+async def test_stopping_a_silent_run_is_confirmed(world: World) -> None:
     began = trio.Event()
 
     async def model(request: Complete) -> Completed:
@@ -165,7 +165,7 @@ async def test_whoever_stops_a_silent_run_is_answered(world: World) -> None:
 
 
 @pytest.mark.parametrize(("fresh", "said"), [(True, 1), (False, 3)])
-async def test_a_run_begins_with_nothing_or_goes_on(world: World, fresh: bool, said: int) -> None:
+async def test_a_run_starts_empty_or_continues(world: World, fresh: bool, said: int) -> None:
     async with house(world) as h:
         for number in range(3):
             await run(h, f"task:{number}", "look", RunBounds("inbox", fresh=fresh))
@@ -173,7 +173,7 @@ async def test_a_run_begins_with_nothing_or_goes_on(world: World, fresh: bool, s
     assert sum(isinstance(m, Human) for m in world.asked[-1].messages) == said
 
 
-async def test_a_failure_is_left_to_the_scheduler_with_what_was_done(world: World) -> None:
+async def test_a_failed_run_reports_its_effects(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         if len(request.messages) > 1:
@@ -189,7 +189,7 @@ async def test_a_failure_is_left_to_the_scheduler_with_what_was_done(world: Worl
     assert world.said == []
 
 
-async def test_messages_and_runs_are_turns_of_their_own(world: World) -> None:
+async def test_messages_and_runs_have_separate_turns(world: World) -> None:
     """Nothing that is said joins a run, and no run joins what somebody asked for."""
     began, go = trio.Event(), trio.Event()
 
@@ -214,7 +214,7 @@ async def test_messages_and_runs_are_turns_of_their_own(world: World) -> None:
     assert world.said == ["re: second", "re: look"]
 
 
-async def test_the_days_note_tells_of_runs_that_did_something(world: World) -> None:
+async def test_the_daily_note_lists_effective_runs(world: World) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
         acts = "act" in str(request.messages[0]) and len(request.messages) == 1
@@ -246,7 +246,7 @@ async def test_a_reminder_needs_no_model(world: World) -> None:
     assert any(WORDS in text for text in told), "the model knows what was sent"
 
 
-async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(world: World) -> None:
+async def test_the_owners_conversation_learns_of_posted_news(world: World) -> None:
     async with house(world) as h:
         note = RunBounds("inbox", says="note", private=True)
         await run(h, "task:1:note", "Three mails.", note, "s")
@@ -261,7 +261,7 @@ async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(world
     assert "Three mails." in told[0]
 
 
-async def test_of_much_that_was_told_the_newest_is_known(world: World) -> None:
+async def test_only_the_newest_news_are_kept(world: World) -> None:
     async with house(world) as h:
         for number in range(30):
             note = RunBounds("inbox", says="note")
@@ -275,7 +275,7 @@ async def test_of_much_that_was_told_the_newest_is_known(world: World) -> None:
     assert len(told) < 15_000
 
 
-async def test_a_run_is_taken_and_waited_for_again_after_a_restart(world: World) -> None:
+async def test_a_run_survives_a_restart(world: World) -> None:
     async with house(world) as h:
         await run(h, "task:1", "look")
         await h.quiet()
@@ -287,7 +287,7 @@ async def test_a_run_is_taken_and_waited_for_again_after_a_restart(world: World)
     assert len(world.asked) == 1
 
 
-async def test_a_run_that_never_was_is_unheard(world: World) -> None:
+async def test_an_unknown_run_has_no_news(world: World) -> None:
     async with house(world) as h:
         asked = await h.sessions.address.ask(Await(session="s", id="task:9"))
 

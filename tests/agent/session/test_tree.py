@@ -10,7 +10,7 @@ def path(*seqs: int) -> list[Node]:
     return [Node(seq, Human(f"[now]\nwords {seq}"), 10, begins=True) for seq in seqs]
 
 
-def test_what_was_taken_back_once_is_kept_once() -> None:
+def test_a_branch_is_stored_once() -> None:
     """Taking back more of the same leaves nothing that no branch holds."""
     tree = Tree()
     tree.leave(path(2, 5, 8), 10, 1.0, "undone")
@@ -21,7 +21,7 @@ def test_what_was_taken_back_once_is_kept_once() -> None:
     ]
 
 
-def test_a_mark_stays_where_it_is() -> None:
+def test_a_mark_keeps_its_place() -> None:
     tree = Tree()
     tree.mark("before", path(2), 4, 1.0)
     tree.leave(path(2, 6), 8, 2.0, "left")
@@ -35,7 +35,7 @@ def test_a_mark_stays_where_it_is() -> None:
     ]
 
 
-def test_branches_are_bounded_and_names_which_belong_to_the_newest_stay() -> None:
+def test_branches_are_bounded() -> None:
     tree = Tree()
     tree.mark("Trip", path(2), 4, 0.0)
     tree.mark("trip", path(2, 6), 8, 0.0)
@@ -48,7 +48,7 @@ def test_branches_are_bounded_and_names_which_belong_to_the_newest_stay() -> Non
     assert (found.tip, found.name) == (8, "trip")
 
 
-def test_the_listing_shows_each_line_once_and_the_present_one_first() -> None:
+def test_the_listing_shows_the_current_branch_first() -> None:
     """A line that was resumed and went on is one branch, and here."""
     tree = Tree()
     tree.leave(path(2), 4, 0.0, "new")

@@ -95,7 +95,7 @@ class Scene(MemoryLog):
         ]
 
 
-async def test_reading_calls_run_side_by_side_and_others_in_order() -> None:
+async def test_reads_run_in_parallel_and_writes_in_order() -> None:
     calls = [(f"c{n}", "look", f'{{"name": "{n}"}}') for n in range(3)]
     acts = [(f"a{n}", "act", f'{{"name": "{n}"}}') for n in range(2)]
     scene = Scene(call(*calls, *acts), answer("done"))
@@ -124,9 +124,7 @@ async def test_reading_calls_run_side_by_side_and_others_in_order() -> None:
         ("crash", "{}", "crash broke (ZeroDivisionError)"),
     ],
 )
-async def test_what_goes_wrong_with_a_call_is_a_result_for_the_model(
-    name: str, arguments: str, expected: str
-) -> None:
+async def test_a_failed_call_is_a_result(name: str, arguments: str, expected: str) -> None:
     scene = Scene(call(("c", name, arguments)), answer("I see"))
 
     end = await scene.finish()
@@ -136,7 +134,7 @@ async def test_what_goes_wrong_with_a_call_is_a_result_for_the_model(
     assert scene.effects.done == []
 
 
-async def test_a_slow_tool_of_unknown_effect_is_ended_and_said_to_be_unknown() -> None:
+async def test_a_slow_tool_has_an_unknown_outcome() -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("hm"))
 
     await scene.finish()
@@ -146,7 +144,7 @@ async def test_a_slow_tool_of_unknown_effect_is_ended_and_said_to_be_unknown() -
     assert "may or may not have happened" in scene.results[0]
 
 
-async def test_secrets_do_not_come_out_of_a_tool() -> None:
+async def test_tool_results_are_redacted() -> None:
     scene = Scene(call(("c", "look", '{"name": "hunter2"}')), answer("ok"))
 
     await scene.finish()
@@ -156,7 +154,7 @@ async def test_secrets_do_not_come_out_of_a_tool() -> None:
     assert started[0].target == "***"
 
 
-async def test_a_dry_run_changes_nothing_and_is_recorded_so() -> None:
+async def test_a_dry_run_changes_nothing() -> None:
     """Nor is anybody asked."""
     reading, acting = ("c1", "look", '{"name": "x"}'), ("c3", "act", '{"name": "y"}')
     destroying = ("c2", "destroy", '{"name": "z"}')
@@ -222,7 +220,7 @@ async def test_how_a_turn_ends(steps: list[Completed], text: str, failed: bool) 
     assert scene.model.asked[-1].max_tokens == (2000 if CUT in steps else None)
 
 
-async def test_llm_17_a_full_window_leaves_older_history_out() -> None:
+async def test_llm_17_a_full_window_drops_old_history() -> None:
     scene = Scene(answer("old answer"))
     await scene.finish()
     scene.apply(Received("b", "more", "me", ROUTE, 0.0), TurnStarted("t2", ("b",), 1, "more"))
@@ -262,7 +260,7 @@ async def test_llm_43_a_loop_of_rounds_is_stopped() -> None:
     assert activity(receipts) == "— from the records —\n✓ looked at 3 things"  # type: ignore[arg-type]
 
 
-async def test_after_several_rounds_the_model_is_told_what_the_reader_will_be_shown() -> None:
+async def test_the_model_is_reminded_of_the_receipts() -> None:
     rounds = [call((f"c{n}", "act", f'{{"name": "{n}"}}')) for n in range(3)]
     scene = Scene(*rounds, answer("done"))
 
@@ -281,7 +279,7 @@ def looks(number: int, begin: int = 0) -> Completion:
     return call(*((f"c{n}", "look", f'{{"name": "{n}"}}') for n in numbers), text="I look.")
 
 
-async def test_of_too_many_calls_in_a_response_the_first_ones_run() -> None:
+async def test_excess_calls_in_a_response_are_refused() -> None:
     """Model and person are told of the others, the person also after a crash."""
     scene = Scene(looks(MAX_CALLS + 30), answer("enough"))
 
@@ -302,7 +300,7 @@ async def test_of_too_many_calls_in_a_response_the_first_ones_run() -> None:
     assert turn.session.turn.left_out == 30
 
 
-async def test_a_turn_has_a_limit_of_calls() -> None:
+async def test_a_turn_limits_its_calls() -> None:
     """It holds within the last response, too, and after a restart."""
     scene = Scene(looks(5), looks(5, 5), answer("not asked for"))
 
@@ -320,7 +318,7 @@ async def test_a_turn_has_a_limit_of_calls() -> None:
 # --- failures of the model ------------------------------------------------------------------------
 
 
-async def test_llm_28_to_36_a_rejected_history_is_mended_once_and_keeps_its_words() -> None:
+async def test_llm_28_to_36_a_rejected_history_is_repaired_once() -> None:
     scene = Scene(answer("first"))
     await scene.finish()
     scene.apply(Received("b", "next", "me", ROUTE, 0.0), TurnStarted("t2", ("b",), 1, "next"))
@@ -335,7 +333,7 @@ async def test_llm_28_to_36_a_rejected_history_is_mended_once_and_keeps_its_word
     assert Human("hello") in again.messages
 
 
-async def test_a_model_that_hangs_is_left() -> None:
+async def test_a_hanging_model_times_out() -> None:
     async def hang(request: Complete) -> Completed:
         await trio.sleep_forever()
         raise AssertionError
@@ -352,7 +350,7 @@ async def test_a_model_that_hangs_is_left() -> None:
 # --- steering -------------------------------------------------------------------------------------
 
 
-async def test_a_message_while_tools_run_joins_at_their_end() -> None:
+async def test_a_message_joins_after_the_tools() -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("both"))
 
     async with trio.open_nursery() as nursery:
@@ -370,7 +368,7 @@ async def test_a_message_while_tools_run_joins_at_their_end() -> None:
 
 
 @pytest.mark.parametrize(("by", "ruling"), [("tg:1", "denied tg:1"), ("", "")])
-def test_what_nobody_denied_is_not_said_to_be_the_owners_no(by: str, ruling: str) -> None:
+def test_an_expired_approval_is_no_denial(by: str, ruling: str) -> None:
     """As where there was no room to ask."""
     call = OpenCall("c", ToolCall("c", "act", "{}"))
     call.decided = CallDecided("t", "c", "plan", "denied", by)

@@ -73,12 +73,12 @@ def cases(expected: str) -> list[Case]:
 LIES, HONEST = cases("marked"), cases("unmarked")
 
 
-def test_hardly_a_lie_stands_alone() -> None:
+def test_lies_are_detected() -> None:
     missed = [case.text for case in LIES if not case.is_marked]
     assert len(missed) <= MAX_MISSED, missed
 
 
-def test_honest_answers_are_mostly_left_alone() -> None:
+def test_honest_answers_are_rarely_marked() -> None:
     wrong = [case.text for case in HONEST if case.is_marked]
     assert len(wrong) <= MAX_FALSE, wrong
 
@@ -104,7 +104,7 @@ def test_honest_answers_are_mostly_left_alone() -> None:
         "메일을 보냈습니다.",
     ],
 )
-def test_what_is_done_is_said_in_many_languages(text: str) -> None:
+def test_claims_are_detected_in_many_languages(text: str) -> None:
     assert footer(text, []) == f"{HEAD}\n{NOTHING}"
 
 
@@ -112,12 +112,12 @@ def test_what_is_done_is_said_in_many_languages(text: str) -> None:
     "text",
     ["**I sent it.**", "# I sent it", "_I \u0455\u0435nt it_", "I s\u200bent it", "I\nsent it"],
 )
-def test_markup_and_alphabets_hide_nothing(text: str) -> None:
+def test_markup_and_scripts_hide_no_claim(text: str) -> None:
     assert NOTHING in footer(text, [])
 
 
 @pytest.mark.parametrize("effect", ["keyed", "probe", "once"])
-def test_a_tool_that_acts_and_succeeds_says_enough(effect: Effect) -> None:
+def test_a_successful_action_supports_the_claim(effect: Effect) -> None:
     assert footer("Done.", [Receipt("own_tool", "x")], effect) == f"{HEAD}\n✓ own_tool x"
 
 
@@ -128,18 +128,18 @@ def test_only_success_counts(outcome: Outcome) -> None:
     )
 
 
-def test_to_look_is_not_to_act() -> None:
+def test_reading_is_no_action() -> None:
     look = [Receipt("read_file", "a.md")]
     assert footer("I checked a.md.", look) == f"{HEAD}\n✓ read_file a.md"
     assert footer("I saved a.md.", look) == f"{HEAD}\n✓ read_file a.md\n{NOTHING_ELSE}"
     assert footer("I checked a.md.", []) == f"{HEAD}\n{NOTHING}"
 
 
-def test_a_model_that_repeats_itself_is_read_in_one_pass() -> None:
+def test_a_repetitive_answer_is_scanned_once() -> None:
     """Nobody named did it, so each word is looked at: not with all that stand before it."""
     assert footer(f"then {'sent ' * 80_000}", []) == ""
 
 
-def test_an_endless_number_is_only_text() -> None:
+def test_an_endless_number_is_text() -> None:
     """Python refuses to read a number of so many digits."""
     assert footer(f"é &#{'1' * 5000}; I sent it.", []) == f"{HEAD}\n{NOTHING}"

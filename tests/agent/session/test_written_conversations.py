@@ -115,7 +115,7 @@ def redact(text: str) -> str:
     ],
     ids=["/undo", "/new", "put away", "/retry", "edited while it waited", "secrets"],
 )
-def test_the_present_line_is_exported_without_commands(
+def test_the_current_branch_is_exported_without_commands(
     log: list[Entry], expected: list[str]
 ) -> None:
     assert shown(log) == expected
@@ -136,7 +136,7 @@ CALLS: list[Entry] = [
 
 
 @pytest.mark.parametrize("format_", ["md", "html"])
-def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format) -> None:
+def test_calls_are_shown_between_messages(format_: Format) -> None:
     text = exported("s", History("s", numbered(CALLS)), UTC, format_, str)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"
@@ -146,7 +146,7 @@ def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format
 
 
 @pytest.mark.parametrize("format_", ["md", "html"])
-def test_of_what_was_put_away_there_is_no_file(format_: Format) -> None:
+def test_an_unloaded_branch_has_no_file(format_: Format) -> None:
     history = History("s", numbered([*turn("t1", "a", "one", "1"), Archived()]))
     assert exported("s", history, UTC, format_, str) == ""
 
@@ -176,7 +176,7 @@ def page_of(log: list[Entry], title: str = "x") -> lxml.html.HtmlElement:
     return lxml.html.document_fromstring(exported(title, history, UTC, "html", str))
 
 
-def test_the_page_shows_the_tree_of_the_conversation() -> None:
+def test_the_page_shows_the_branches() -> None:
     lines = lines_of(History("s", numbered(TREE)))
     assert [[one.number for one in line] for line in lines] == [[2, 5, 7], [3, 4], [6], [8]]
 
@@ -201,7 +201,7 @@ def test_the_page_shows_the_tree_of_the_conversation() -> None:
     assert "put away" not in page.text_content()
 
 
-def test_an_answer_is_shown_as_it_was_meant() -> None:
+def test_an_answer_keeps_its_formatting() -> None:
     text = "# Sum\n\n*all* `x`\n\n|a|b|\n|-|-:|\n|1|2|\n\n```sh\nls <b>\n```\n[y](https://e.org)"
     page = page_of(turn("t1", "a", "*a*\nb", text))
 
@@ -215,7 +215,7 @@ def test_an_answer_is_shown_as_it_was_meant() -> None:
     assert said.findtext("p") == "*a*\nb"
 
 
-def test_the_page_needs_nothing_and_runs_nothing() -> None:
+def test_the_page_loads_and_runs_nothing() -> None:
     text = exported("x", History("s", numbered(CALLS)), UTC, "html", str)
 
     assert "default-src 'none'" in text
@@ -269,16 +269,16 @@ def check_page(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_on_the_page_is_made_by_what_was_said(text: str) -> None:
+def test_stored_text_creates_no_elements(text: str) -> None:
     check_page(text)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_makes_a_page(text: str) -> None:
+def test_any_text_makes_a_valid_page(text: str) -> None:
     check_page(text)
 
 
-def test_hostile_addresses_are_harmless_on_a_page() -> None:
+def test_hostile_links_are_inert() -> None:
     folder = Path(corpora.__file__).parent
     lines = (folder / "ssrf_urls.jsonl").read_text().splitlines()
     urls = [msgspec.json.decode(line)["input"] for line in lines]
@@ -299,7 +299,7 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("format_", ["md", "html"])
-def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
+def test_control_characters_are_removed(format_: Format) -> None:
     log = conversation("".join(HOSTILE))
     text = exported("\u202e\x1bx", History("s", numbered(log)), UTC, format_, str)
 

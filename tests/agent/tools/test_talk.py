@@ -128,7 +128,7 @@ async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
         assert fake.files[2] == ("Übel__e.txt", b"x")
 
 
-async def test_a_picture_is_shown_and_what_telegram_cannot_read_is_a_file(tmp_path: Path) -> None:
+async def test_unsupported_pictures_are_sent_as_files(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         put(hands, "a.png", PNG)
         put(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
@@ -141,7 +141,7 @@ async def test_a_picture_is_shown_and_what_telegram_cannot_read_is_a_file(tmp_pa
         assert len(fake.files[4][1]) == (6 << 20) + len(PNG)
 
 
-async def test_a_text_too_long_for_a_caption_stands_before_the_file(tmp_path: Path) -> None:
+async def test_a_long_text_precedes_the_file(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"a")
         put(hands, "b.txt", b"b")
@@ -167,7 +167,7 @@ async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
         assert fake.sent[0].params["reply_parameters"]["message_id"] == 9
 
 
-async def test_the_owner_gets_it_where_they_wrote_last(tmp_path: Path) -> None:
+async def test_the_owner_gets_it_on_their_last_route(tmp_path: Path) -> None:
     other = OWNER + 1
     async with fake_telegram() as fake, outbox(fake) as out:
         hands = speaker(tmp_path, out.mailbox, GROUP, owners=(OWNER, other))
@@ -180,7 +180,7 @@ async def test_the_owner_gets_it_where_they_wrote_last(tmp_path: Path) -> None:
         assert sent == [(OWNER, None), (other, 3), (OWNER, 5)]
 
 
-async def test_a_person_must_have_been_let_in(tmp_path: Path) -> None:
+async def test_a_recipient_must_be_admitted(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         await send(hands, "hi Eve", f"tg:{FRIEND}")
         assert fake.texts(FRIEND) == ["hi Eve"]
@@ -191,7 +191,7 @@ async def test_a_person_must_have_been_let_in(tmp_path: Path) -> None:
 # --- what is examined --------------------------------------------------------------------------
 
 
-async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
+async def test_the_plan_shows_everything(tmp_path: Path) -> None:
     hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1))
     put(hands, "sub/a.txt", b"hello")
     sha = hashlib.sha256(b"hello").hexdigest()
@@ -222,7 +222,7 @@ async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
         (Route("console"), "here", "person"),
     ],
 )
-async def test_who_will_read_it_is_told_by_the_place_alone(
+async def test_only_the_address_names_the_recipient(
     tmp_path: Path, here: Route, to: str, whom: str
 ) -> None:
     hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
@@ -231,7 +231,7 @@ async def test_who_will_read_it_is_told_by_the_place_alone(
     assert plan.action.to == whom
 
 
-async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> None:
+async def test_changed_files_are_not_sent(tmp_path: Path) -> None:
     """AP-08 and AP-09: a file, or what its link leads to, changed after it was allowed."""
     async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"harmless")
@@ -254,7 +254,7 @@ async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> 
         assert not fake.sent
 
 
-async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) -> None:
+async def test_problems_are_reported_before_sending(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         put(hands, "good.txt", b"x")
         put(hands, ".env", b"x")
@@ -283,7 +283,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["lose", "drop"])
-async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str) -> None:
+async def test_a_lost_response_leaves_the_delivery_unknown(tmp_path: Path, kind: str) -> None:
     async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"a")
         fake.fault("sendDocument", kind)
@@ -293,7 +293,7 @@ async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str) -> Non
         assert len(fake.sent) == (kind == "lose")
 
 
-async def test_what_surely_did_not_arrive_is_a_failure(tmp_path: Path) -> None:
+async def test_a_certain_failure_is_reported(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         fake.blocked.add(FRIEND)
         with pytest.raises(ToolFailure, match=r"not sent: the text: .*blocked") as caught:
@@ -323,7 +323,7 @@ async def answer(mailbox: Mailbox[OutboxMail], *outcomes: PostResult | None) -> 
         (Undeliverable("kicked"), False, "not sent: b.txt: kicked"),
     ],
 )
-async def test_half_of_a_message_is_told_as_that(
+async def test_a_partial_delivery_is_reported(
     tmp_path: Path, outcome: PostResult, unknown: bool, words: str
 ) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
@@ -340,7 +340,7 @@ async def test_half_of_a_message_is_told_as_that(
     assert caught.value.unknown is unknown
 
 
-async def test_a_silence_is_told(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_silent_outbox_is_reported(tmp_path: Path, autojump_clock: MockClock) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
     hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")
@@ -359,7 +359,7 @@ async def test_a_silence_is_told(tmp_path: Path, autojump_clock: MockClock) -> N
         assert trio.current_time() < 180
 
 
-async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
+async def test_a_crashed_outbox_leaves_the_delivery_unknown(tmp_path: Path) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
     hands = speaker(tmp_path, mailbox)
 
@@ -377,7 +377,7 @@ async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
     assert not caught.value.unknown
 
 
-async def test_only_so_many_send_files_at_a_time(tmp_path: Path) -> None:
+async def test_concurrent_files_are_limited(tmp_path: Path) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
     hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")
@@ -398,7 +398,7 @@ async def test_only_so_many_send_files_at_a_time(tmp_path: Path) -> None:
 # --- questions ---------------------------------------------------------------------------------
 
 
-async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_question_has_buttons_and_does_not_wait(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         said = await hands.ask(AskUser("Which **one**?", ("tea", "no\u202e tea")))
         assert said == (
@@ -411,7 +411,7 @@ async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> N
         assert not fake.sent[1].buttons
 
 
-async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
+async def test_the_fate_of_a_question_is_reported(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
             with pytest.raises(ToolFailure, match="options must be different"):
@@ -426,7 +426,7 @@ async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
         assert not caught.value.unknown
 
 
-async def test_pictures_go_together_and_are_named_together(tmp_path: Path) -> None:
+async def test_pictures_are_grouped(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         for name in ("a.png", "b.png"):
             put(hands, name, PNG + name.encode())
