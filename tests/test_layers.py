@@ -100,7 +100,7 @@ def test_there_are_no_import_cycles() -> None:
     assert edges == {}
 
 
-def test_the_http_library_is_imported_in_one_folder() -> None:
+def test_one_folder_imports_the_http_library() -> None:
     users = [p for p in HOUSE.rglob("*.py") if {"httpx2", "httpcore2"} & set(imports(p))]
     assert {p.parent.relative_to(HOUSE).as_posix() for p in users} <= {"foundation/net"}
 
@@ -125,7 +125,7 @@ def test_the_service_does_not_import_the_terminal_library() -> None:
     assert {path.relative_to(HOUSE).as_posix() for path in users} == drawing
 
 
-def test_the_runtime_knows_only_trio() -> None:
+def test_the_runtime_imports_only_trio() -> None:
     for path in (HOUSE / "foundation/runtime").rglob("*.py"):
         for module in imports(path):
             assert module.split(".")[0] not in {"httpx2", "logging", "subprocess"}

@@ -121,7 +121,7 @@ def test_the_unit_of_the_module_equals_the_documented_one() -> None:
 
 
 @pytest.mark.parametrize("unit", [directives, shown])
-def test_the_filters_of_system_calls_keep_their_order(unit: Callable[[], list[str]]) -> None:
+def test_the_system_call_filters_keep_their_order(unit: Callable[[], list[str]]) -> None:
     """A later line takes away from, or adds to, what the earlier ones allow."""
     wanted = [line for line in PROFILE.splitlines() if line.startswith("SystemCallFilter=")]
     assert [line for line in unit() if line.startswith("SystemCallFilter=")] == wanted

@@ -145,7 +145,7 @@ READS: dict[str, Callable[[Gathered], object]] = {
 
 
 @pytest.mark.parametrize("kind", READS)
-async def test_reading_parts_too_early_is_a_bug_of_the_feature(tmp_path: Path, kind: str) -> None:
+async def test_reading_parts_too_early_is_a_bug(tmp_path: Path, kind: str) -> None:
     async def hasty(core: Core, others: Gathered) -> Parts:
         await trio.lowlevel.checkpoint()
         READS[kind](others)

@@ -68,7 +68,7 @@ def test_a_command_imports_only_what_it_needs(
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["init"]])
-def test_output_that_cannot_be_written_is_a_failure(tmp_path: Path, arguments: list[str]) -> None:
+def test_unwritable_output_is_a_failure(tmp_path: Path, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "elwood", *arguments],
@@ -250,7 +250,7 @@ OFFLINE = 'models.roles = { default.model = "offline/rules", cheap.model = "offl
 NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 
 
-def test_one_message_is_answered_on_stdout_and_remembered_by_name(tmp_path: Path) -> None:
+def test_an_answer_is_printed_and_remembered_by_name(tmp_path: Path) -> None:
     configured(tmp_path, OFFLINE)
     first = elwood(tmp_path, "once", "--session", "tea", "write a.txt: green")
     assert (first.returncode, first.stderr) == (0, "")

@@ -642,7 +642,7 @@ tokens = 1000
     ]
 
 
-def test_a_wrong_own_setting_is_reported_with_the_version_in_force(
+def test_an_invalid_own_setting_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, own = tmp_path / "config.toml", tmp_path / "state" / "agent.toml"

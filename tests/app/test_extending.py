@@ -285,7 +285,7 @@ def house_without(feature: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [one.name for one in FEATURES])
-def test_a_feature_is_deleted_with_its_folder_and_its_name(tmp_path: Path, missing: str) -> None:
+def test_a_feature_is_deleted_with_its_folder(tmp_path: Path, missing: str) -> None:
     house_without(missing, tmp_path)
     (tmp_path / "state" / "workspace").mkdir(parents=True)
     with short_folder() as runtime:
@@ -320,7 +320,7 @@ def named_by(path: Path) -> set[str]:
     return {one for one in found if not name.startswith(f"features/{one}/")}
 
 
-def test_only_the_table_of_contents_names_a_feature() -> None:
+def test_only_the_registry_names_a_feature() -> None:
     naming = {
         path.relative_to(HOUSE).as_posix(): named
         for path in sorted(HOUSE.rglob("*.py"))

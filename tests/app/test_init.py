@@ -145,7 +145,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert "# Times that one model is tried again for one response\n#retries = 200\n" in text
 
 
-async def test_all_left_out_leaves_a_sound_configuration(tmp_path: Path) -> None:
+async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) -> None:
     """The wait for the owner can be skipped separately."""
     async with fake_telegram() as telegram:
         steps: Sequence[Step] = [
@@ -172,7 +172,7 @@ async def test_an_interrupted_init_leaves_no_files(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_model_that_cannot_use_tools_is_named_before_it_is_chosen(tmp_path: Path) -> None:
+async def test_a_model_without_tools_is_reported_before_the_choice(tmp_path: Path) -> None:
     def look() -> None:
         """Type nothing."""
 
@@ -197,7 +197,7 @@ async def test_problems_are_reported_before_the_first_question(tmp_path: Path) -
     assert os.listdir(tmp_path) == []
 
 
-async def test_an_existing_configuration_stays(tmp_path: Path) -> None:
+async def test_an_existing_configuration_is_kept(tmp_path: Path) -> None:
     """The output tells how to create a new one; without a terminal there is no question."""
     path = configured(tmp_path, "")
     code, shown = await dialogue(tmp_path, [("Move it away", lambda: None)])

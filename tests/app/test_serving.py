@@ -86,7 +86,7 @@ def test_a_service_starts_with_any_channel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["they go", "they crash", "SIGTERM", "a bug"])
-def test_an_app_ends_only_when_its_console_has_restored_the_terminal(
+def test_the_app_waits_for_the_console_to_restore_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     done: list[str] = []

@@ -122,7 +122,7 @@ def test_each_released_format_has_a_folder_to_open() -> None:
     assert all(path.exists() for path in ARCHIVES.values())
 
 
-def test_the_journal_shapes_change_with_the_format_only() -> None:
+def test_journal_shapes_change_only_with_the_format() -> None:
     assert {
         "sessions": shape(tuple[Entry, Session]),
         "approvals": shape(tuple[ApprovalEntry, ApprovalBook]),

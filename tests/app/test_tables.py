@@ -221,7 +221,7 @@ async def test_json_has_the_documented_fields(
         assert all(row.keys() <= named for row in found), typed
 
 
-async def test_a_terminal_gets_colour_and_a_pager_and_a_pipe_neither(home: Path) -> None:
+async def test_only_a_terminal_gets_colour_and_a_pager(home: Path) -> None:
     pager = home / "pager"
     pager.write_text("#!/bin/sh\necho PAGED\ncat\n")
     pager.chmod(0o700)

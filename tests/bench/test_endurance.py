@@ -121,7 +121,7 @@ async def live(state: Path) -> list[float]:
 
 
 @pytest.mark.bench
-def test_ten_years_cost_what_two_cost(tmp_path: Path) -> None:
+def test_ten_years_cost_as_much_as_two(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     new.mkdir()
     began = time.monotonic()

@@ -45,7 +45,7 @@ def longest_call(act: Callable[[], object]) -> tuple[float, str]:
 
 
 @pytest.mark.bench
-def test_no_page_holds_up_the_others() -> None:
+def test_no_page_blocks_the_loop() -> None:
     text = ("word " * SIZE)[:SIZE]
     readable(b"<p>x", "text/html", "http://a.example/")  # imports
     floor, _ = longest_call(lambda: re.sub(r"\s+", " ", text))
@@ -58,7 +58,7 @@ def test_no_page_holds_up_the_others() -> None:
 
 
 @pytest.mark.bench
-def test_marks_in_a_row_take_time_in_proportion() -> None:
+def test_repeated_marks_take_linear_time() -> None:
     """As normalizing them at once does not: it sorts them."""
     spent = []
     for size in (40_000, 160_000):

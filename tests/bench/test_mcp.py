@@ -38,7 +38,7 @@ async def timed(
     return took
 
 
-async def test_a_call_beside_the_bare_sdk(tmp_path: Path) -> None:
+async def test_a_call_compared_with_the_bare_sdk(tmp_path: Path) -> None:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -89,7 +89,7 @@ async def test_a_slow_server_delays_no_start(tmp_path: Path) -> None:
     assert slow < without + START
 
 
-async def test_a_hung_server_costs_nobody_else(tmp_path: Path) -> None:
+async def test_a_hung_server_slows_no_one(tmp_path: Path) -> None:
     free = {"echo": ToolRule(risk="read"), "do": ToolRule(risk="read")}
     async with living(tmp_path, fake=fake(tools=free), other=fake(tools=free)) as house:
         await house.until("/mcp show fake", ": ready;")
@@ -133,7 +133,7 @@ assert not {"mcp", "mcp_types", "pydantic"} & set(sys.modules)
 """
 
 
-def test_without_a_server_it_costs_next_to_nothing() -> None:
+def test_without_servers_the_cost_is_small() -> None:
     costs = []
     for _ in range(5):
         done = subprocess.run(

@@ -90,7 +90,7 @@ def sized(text: str, most: int) -> str:
 
 
 @pytest.mark.bench
-def test_text_from_outside_does_not_hold_the_loop(
+def test_text_from_outside_does_not_block_the_loop(
     request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sample = len(SHAPES) if request.config.getoption("--all-shapes") else SAMPLE

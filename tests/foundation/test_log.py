@@ -54,14 +54,14 @@ def test_a_record_is_one_json_line(stream: io.StringIO) -> None:
     }
 
 
-def test_libraries_are_heard_from_warnings_upwards(stream: io.StringIO) -> None:
+def test_libraries_log_from_warnings_up(stream: io.StringIO) -> None:
     logging.getLogger("httpx2").info("HTTP Request: POST https://example.org/bot1:A/getMe")
     logging.getLogger("elwoodish").info("not ours either")
     logging.getLogger("httpx2").warning("odd answer")
     assert [line["event"] for line in lines(stream)] == ["odd answer"]
 
 
-async def test_session_and_turn_are_named_in_tasks_too(stream: io.StringIO) -> None:
+async def test_tasks_keep_session_and_turn(stream: io.StringIO) -> None:
     async def inside() -> None:
         await trio.lowlevel.checkpoint()
         OUR.info("in a task")
@@ -96,7 +96,7 @@ def test_a_line_break_cannot_forge_a_line(stream: io.StringIO) -> None:
 @pytest.mark.parametrize(
     "odd", ["\ud800", {"a": "\ud800"}, {("a",): 1}, object, b"\xff", float("nan"), 2**70]
 )
-def test_odd_fields_are_logged_all_the_same(stream: io.StringIO, odd: object) -> None:
+def test_odd_fields_are_logged(stream: io.StringIO, odd: object) -> None:
     OUR.info("odd", extra={"odd": odd})
     (line,) = lines(stream)
     assert line["event"] == "odd"
@@ -112,7 +112,7 @@ def test_a_long_line_is_cut_and_stays_json(stream: io.StringIO) -> None:
     assert "hunter2" not in stream.getvalue()
 
 
-def test_a_secret_at_the_cut_is_not_cut_in_half(stream: io.StringIO) -> None:
+def test_a_secret_at_the_cut_is_redacted(stream: io.StringIO) -> None:
     for before in range(log.FIELD // 2 - 10, log.FIELD // 2 + 10):
         OUR.info("%shunter2%s", "a" * before, "b" * log.LINE)
     assert "hunt" not in stream.getvalue()
@@ -125,7 +125,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_terminal_gets_a_short_line_it_cannot_act_on() -> None:
+def test_a_terminal_gets_a_short_harmless_line() -> None:
     terminal = Terminal()
     log.set_up(log.LogSettings(level="debug"), redact, stream=terminal, environ={})
     with log.bind(session="tg-1"):
@@ -167,7 +167,7 @@ def test_the_journal_gets_priorities() -> None:
     assert [line[:4] for line in text.splitlines()] == ["<7>{", "<6>{", "<4>{", "<3>{", "<2>{"]
 
 
-def test_an_uncaught_exception_and_a_warning_are_lines_like_any_other() -> None:
+def test_uncaught_exceptions_and_warnings_are_logged() -> None:
     text = run(PREPARE + "warnings.warn('hunter2'); raise ValueError('hunter2')", code=1)
     warned, ended = text.splitlines()
     assert warned.startswith("<4>")
@@ -176,7 +176,7 @@ def test_an_uncaught_exception_and_a_warning_are_lines_like_any_other() -> None:
     assert "hunter2" not in text
 
 
-def test_a_record_that_cannot_be_formatted_is_not_shown_raw() -> None:
+def test_an_unformattable_record_is_not_shown_raw() -> None:
     text = run(PREPARE + "ours.info('one %d', 'hunter2')")
     assert text == '{"level":"error","event":"unloggable","logger":"elwood.x"}\n'
 
@@ -184,7 +184,7 @@ def test_a_record_that_cannot_be_formatted_is_not_shown_raw() -> None:
 # --- what ends, parts, and the file ---------------------------------------------------------------
 
 
-def test_what_ends_says_how_long_it_took_and_whether_it_succeeded(stream: io.StringIO) -> None:
+def test_a_span_logs_its_time_and_outcome(stream: io.StringIO) -> None:
     log.event(OUR, "tool_call", {"tool": "read_file"}, success=True, seconds=0.0124)
     log.event(OUR, "llm_call", {"why": "offline"}, success=False, seconds=2)
     found = [(line["level"], line["event"], line["duration_ms"]) for line in lines(stream)]
@@ -193,7 +193,7 @@ def test_what_ends_says_how_long_it_took_and_whether_it_succeeded(stream: io.Str
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_part_has_a_level_of_its_own() -> None:
+def test_a_logger_can_have_its_own_level() -> None:
     written = io.StringIO()
     settings = log.LogSettings(level="warning", levels={"tools": "debug", "models": "error"})
     log.set_up(settings, redact, stream=written, environ={})
@@ -210,7 +210,7 @@ def test_a_part_has_a_level_of_its_own() -> None:
     ]
 
 
-def test_each_part_that_logs_can_have_a_level() -> None:
+def test_every_logger_can_have_a_level() -> None:
     found = set[str]()
     for path in Path(log.__file__).parents[1].rglob("*.py"):
         assert "getLogger(__name__)" not in path.read_text(), path
@@ -219,9 +219,7 @@ def test_each_part_that_logs_can_have_a_level() -> None:
     assert found - features == {*COMPONENTS, "tools.payloads", "models.payloads"}
 
 
-def test_the_file_gets_the_same_lines_and_is_begun_anew(
-    stream: io.StringIO, tmp_path: Path
-) -> None:
+def test_the_file_gets_the_same_lines_and_is_rotated(stream: io.StringIO, tmp_path: Path) -> None:
     path = tmp_path / "elwood.log"
     rotated = log.to_file(log.LogSettings(file=path, rotate=0.001), redact)
     assert rotated is not None
@@ -237,12 +235,12 @@ def test_the_file_gets_the_same_lines_and_is_begun_anew(
     assert stream.getvalue().endswith(kept)
 
 
-def test_a_file_in_no_folder_is_an_error_at_the_start(tmp_path: Path) -> None:
+def test_a_log_file_without_a_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"make its folder: .*/none/elwood.log"):
         log.to_file(log.LogSettings(file=tmp_path / "none" / "elwood.log"), redact)
 
 
-def test_a_full_disk_costs_lines_only(tmp_path: Path, stream: io.StringIO) -> None:
+def test_a_full_disk_loses_only_lines(tmp_path: Path, stream: io.StringIO) -> None:
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
     rotated = log.to_file(log.LogSettings(file=path), redact)

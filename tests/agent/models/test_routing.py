@@ -114,7 +114,7 @@ def test_a_model_name_includes_the_provider() -> None:
         ({"retry-after": "9" * 1000}, None),
     ],
 )
-def test_all_forms_of_retry_after_are_parsed(
+def test_every_form_of_retry_after_is_parsed(
     headers: dict[str, str], expected: float | None
 ) -> None:
     assert retry_after(headers) == expected

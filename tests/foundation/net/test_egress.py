@@ -17,7 +17,7 @@ PIECES = st.lists(st.sampled_from([" ", "\n", *WORDS.split()])).map("".join)
 
 
 @given(st.one_of(st.text(), PIECES, PIECES.map("https://a.example/".__add__)))
-def test_any_text_is_refused_or_read_in_one_way(text: str) -> None:
+def test_any_text_is_refused_or_parsed_in_one_way(text: str) -> None:
     url = parse(text)
     if isinstance(url, Url):
         assert parse(url.text) == url
@@ -26,7 +26,7 @@ def test_any_text_is_refused_or_read_in_one_way(text: str) -> None:
 
 
 @given(st.one_of(st.text(), PIECES))
-def test_a_redirect_leads_to_what_the_grammar_knows(location: str) -> None:
+def test_a_redirect_leads_to_a_valid_url(location: str) -> None:
     led = follow(HERE, location, 0)
     assert isinstance(led, RefusedUrl) or parse(led.text) == led
 
@@ -42,7 +42,7 @@ def test_a_redirect_leads_to_what_the_grammar_knows(location: str) -> None:
         ("https://a.example/日本|x", "https://a.example/%E6%97%A5%E6%9C%AC%7Cx"),
     ],
 )
-def test_the_canonical_form_is_what_is_sent(text: str, canonical: str) -> None:
+def test_the_canonical_form_is_sent(text: str, canonical: str) -> None:
     url = parse(text)
     assert isinstance(url, Url)
     assert url.text == canonical
@@ -66,7 +66,7 @@ def test_the_canonical_form_is_what_is_sent(text: str, canonical: str) -> None:
         "https://a.example/" + "ä" * (MAX_URL // 4),
     ],
 )
-def test_a_host_that_would_have_to_be_mended_is_refused(text: str) -> None:
+def test_an_irregular_host_is_refused(text: str) -> None:
     assert isinstance(parse(text), RefusedUrl)
 
 
@@ -85,11 +85,11 @@ def test_a_host_that_would_have_to_be_mended_is_refused(text: str) -> None:
         ("", False),
     ],
 )
-def test_an_address_is_public_by_our_own_list(address: str, expected: bool) -> None:
+def test_public_addresses_match_our_list(address: str, expected: bool) -> None:
     assert is_public(address) is expected
 
 
-def test_blocked_wins_over_asked_wins_over_allowed() -> None:
+def test_blocked_precedes_asked_precedes_allowed() -> None:
     rules = EgressRules(
         allowed=("example.org",),
         always_ask=("*.Mail.example.org.",),
@@ -110,13 +110,13 @@ def test_blocked_wins_over_asked_wins_over_allowed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "http://a.example", "1.2.3", "a/b"])
-def test_a_rule_about_no_domain_is_refused(name: str) -> None:
+def test_a_rule_without_a_domain_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a domain"):
         EgressRules(blocked=(name,))
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.sampled_from("abc")), max_size=80))
-def test_no_window_of_a_minute_holds_more_than_is_allowed(steps: list[tuple[float, str]]) -> None:
+def test_no_minute_exceeds_its_limit(steps: list[tuple[float, str]]) -> None:
     windows, now = Windows(per_host=3, total=5), 0.0
     went: list[tuple[float, str]] = []
     for pause, host in steps:

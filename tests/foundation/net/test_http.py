@@ -63,7 +63,7 @@ def assert_silent(error: BaseException) -> None:
     assert "127.0.0.1" not in shown
 
 
-async def test_an_answer_comes_whole_with_lower_case_headers() -> None:
+async def test_a_response_arrives_whole_with_lower_case_headers() -> None:
     client = Client()
     reply = Reply(status=418, headers={"X-Thing": "a"}, pieces=(b"te", b"a"))
     async with replying(reply) as (url, seen):
@@ -82,7 +82,7 @@ async def test_an_answer_comes_whole_with_lower_case_headers() -> None:
     assert seen[0].headers["k"] == "v"
 
 
-async def test_the_system_looks_after_connections_that_are_silent_for_long() -> None:
+async def test_keepalive_is_enabled() -> None:
     """A way that is gone says nothing: without that a long poll would wait for its time-out."""
     client = Client()
     async with (
@@ -109,9 +109,7 @@ async def test_the_system_looks_after_connections_that_are_silent_for_long() -> 
         (Reply(pieces=(b"x" * 1001,)), False),
     ],
 )
-async def test_what_breaks_after_the_request_went_out_may_have_acted(
-    reply: Reply, stalled: bool
-) -> None:
+async def test_a_failure_after_sending_is_uncertain(reply: Reply, stalled: bool) -> None:
     client = Client()
     async with server(reply) as url:
         with pytest.raises(Interrupted) as caught:
@@ -137,7 +135,7 @@ async def test_what_breaks_after_the_request_went_out_may_have_acted(
         "",
     ],
 )
-async def test_what_cannot_be_reached_was_surely_not_sent(url: str) -> None:
+async def test_a_failure_to_connect_is_certain(url: str) -> None:
     client = Client()
     with pytest.raises(Unreachable) as caught:
         await post(client, url)
@@ -145,7 +143,7 @@ async def test_what_cannot_be_reached_was_surely_not_sent(url: str) -> None:
     await client.aclose()
 
 
-async def test_a_broken_header_is_refused_without_showing_it() -> None:
+async def test_an_invalid_header_is_refused_without_its_value() -> None:
     client = Client()
     async with server() as url:
         for bad in (f"{SECRET}\n", f"{SECRET}\r\nx: y", "\0" + SECRET):
@@ -182,7 +180,7 @@ async def test_a_server_without_tls_is_unreachable_by_https() -> None:
         await client.aclose()
 
 
-async def test_cancelled_requests_leave_no_connection_behind() -> None:
+async def test_a_cancelled_request_leaves_no_connection() -> None:
     """The leak of httpx 0.28 under Trio: after it every request failed for want of a place."""
     client = Client(connections=4)
     chance = random.Random(1)
@@ -215,9 +213,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
     st.binary() | st.just(b"\r\n--") | st.just(b"--\r\n--x--\r\n\r\n"),
 )
 @settings(max_examples=50)
-async def test_a_form_arrives_as_it_was_sent(
-    fields: dict[str, str], name: str, data: bytes
-) -> None:
+async def test_a_form_is_encoded(fields: dict[str, str], name: str, data: bytes) -> None:
     """It is read with the manners of the Bot API's server."""
     client = Client()
     async with replying(Reply()) as (url, got):
@@ -230,7 +226,7 @@ async def test_a_form_arrives_as_it_was_sent(
 
 
 @given(st.text())
-def test_the_name_of_a_file_stays_in_its_line_and_shows_what_it_is(name: str) -> None:
+def test_a_file_name_cannot_break_its_header(name: str) -> None:
     safe = clean_file_name(name)
     assert 0 < len(safe) <= MAX_NAME
     assert not set(safe) & set('\r\n";/\\\u202e\0')
@@ -238,7 +234,7 @@ def test_the_name_of_a_file_stays_in_its_line_and_shows_what_it_is(name: str) ->
     assert clean_file_name(safe) == safe
 
 
-async def test_redirects_are_answers_without_cookies_proxies_or_urls_in_the_log(
+async def test_redirects_cookies_and_proxies_are_ignored(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -256,15 +252,13 @@ async def test_redirects_are_answers_without_cookies_proxies_or_urls_in_the_log(
     assert SECRET not in caplog.text
 
 
-def test_tls_is_verified_and_made_once() -> None:
+def test_tls_is_verified_with_one_context() -> None:
     context = trust()
     assert context is trust()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-async def test_a_request_goes_out_in_one_piece_and_not_on_a_closed_connection(
-    mock_clock: MockClock,
-) -> None:
+async def test_a_request_avoids_closed_connections(mock_clock: MockClock) -> None:
     first_pieces, is_closed = list[bytes](), trio.Event()
 
     async def answer(stream: trio.SocketStream) -> None:
@@ -286,9 +280,7 @@ async def test_a_request_goes_out_in_one_piece_and_not_on_a_closed_connection(
     assert [piece.partition(b"\r\n\r\n")[2] for piece in first_pieces] == [b"{}", b"{}"]
 
 
-async def test_that_a_connection_was_open_a_moment_ago_is_not_believed_for_long(
-    mock_clock: MockClock,
-) -> None:
+async def test_an_idle_connection_is_checked(mock_clock: MockClock) -> None:
     """A look is remembered, for many are asked about at once; an end is seen all the same."""
     is_to_close, has_closed, count = trio.Event(), trio.Event(), 0
 
@@ -376,7 +368,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
         ((b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhal", "reset"), False),
     ],
 )
-async def test_a_request_that_was_written_is_never_called_unsent(
+async def test_a_written_request_is_never_reported_as_unsent(
     acts: tuple[bytes | str, ...], stalled: bool
 ) -> None:
     """And it is sent once, whatever the end is."""
@@ -390,7 +382,7 @@ async def test_a_request_that_was_written_is_never_called_unsent(
     await client.aclose()
 
 
-async def test_a_kept_connection_that_breaks_under_a_request_is_not_tried_again() -> None:
+async def test_a_broken_kept_connection_is_not_retried() -> None:
     """The request may have acted: only whoever made it knows whether it may be repeated."""
     client = Client()
     async with scripted(OK, "more", "reset") as (url, seen):
@@ -427,7 +419,7 @@ class Hasty(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
 
-async def test_an_answer_before_the_end_of_the_request_counts() -> None:
+async def test_an_early_response_counts() -> None:
     """Without one it is not known what came of the request."""
     streams: list[Hasty] = []
 
@@ -443,7 +435,7 @@ async def test_an_answer_before_the_end_of_the_request_counts() -> None:
     await client.aclose()
 
 
-async def test_what_comes_behind_an_answer_does_not_pass_for_the_next_one() -> None:
+async def test_surplus_bytes_are_no_response() -> None:
     client = Client()
     async with scripted(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil") as (url, seen):
         for _ in range(2):
@@ -452,7 +444,7 @@ async def test_what_comes_behind_an_answer_does_not_pass_for_the_next_one() -> N
     await client.aclose()
 
 
-async def test_what_is_packed_can_be_left_in_the_middle() -> None:
+async def test_a_compressed_response_can_be_abandoned() -> None:
     packed = gzip.compress(b"a" * 200_000)
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
     client = Client()
@@ -467,7 +459,7 @@ async def test_what_is_packed_can_be_left_in_the_middle() -> None:
     await client.aclose()
 
 
-async def test_remarks_before_an_answer_are_passed_over() -> None:
+async def test_interim_responses_are_skipped() -> None:
     client = Client()
     async with scripted(b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 103 Hints\r\nx: y\r\n\r\n" + OK) as (
         url,
@@ -477,9 +469,7 @@ async def test_remarks_before_an_answer_are_passed_over() -> None:
     await client.aclose()
 
 
-async def test_a_pool_waits_for_a_place_and_says_so_when_none_comes(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_full_pool_times_out(autojump_clock: MockClock) -> None:
     far_ends: list[trio.abc.Stream] = []
 
     class Network(connections.Network):
@@ -504,7 +494,7 @@ async def test_a_pool_waits_for_a_place_and_says_so_when_none_comes(
 
 
 @pytest.mark.parametrize("variable", [None, "SSL_CERT_FILE", "SSL_CERT_DIR"])
-def test_servers_are_judged_as_by_the_engine_of_httpx2(
+def test_servers_are_judged_as_by_httpx2(
     variable: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
@@ -544,7 +534,7 @@ def certificate(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_server_is_believed_only_by_its_certificate(
+async def test_only_a_valid_certificate_is_trusted(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[int] = []

@@ -121,6 +121,6 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_a_url_is_judged_as_the_corpus_says(case: Mapping[str, Any]) -> None:
+def test_row_of_the_corpus(case: Mapping[str, Any]) -> None:
     right = case.get("accept", [case["expected"]]) + (["pinned"] if case.get("pinned") else [])
     assert judge(case) in right, case["why"]

@@ -70,7 +70,7 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
         (None, "42", None),
     ],
 )
-def test_the_watchdog_time_is_read_if_it_is_meant_for_us(
+def test_the_watchdog_time_is_for_our_process(
     microseconds: str | None, meant_for: str | None, expected: float | None
 ) -> None:
     environ = {"NOTIFY_SOCKET": "/run/x"}
@@ -82,7 +82,7 @@ def test_the_watchdog_time_is_read_if_it_is_meant_for_us(
 
 
 @pytest.mark.parametrize("address", [None, "", "vsock:2:1234", "relative"])
-def test_without_a_manager_there_is_nothing_to_do(address: str | None) -> None:
+def test_without_a_manager_nothing_is_sent(address: str | None) -> None:
     environ = {"WATCHDOG_USEC": "30000000"}
     if address is not None:
         environ["NOTIFY_SOCKET"] = address
@@ -92,7 +92,7 @@ def test_without_a_manager_there_is_nothing_to_do(address: str | None) -> None:
     assert not environ
 
 
-def test_a_manager_that_does_not_read_holds_nobody_up(systemd: Systemd) -> None:
+def test_a_busy_manager_blocks_no_one(systemd: Systemd) -> None:
     notify = Notify(systemd.address)
     taken = [notify.ping() for _ in range(5000)]
     assert taken[0]

@@ -25,9 +25,7 @@ def stuck(scene: Scene) -> list[tuple[str, str]]:
     return [(s.actor, s.what) for s in scene.actor_table.stuck()]
 
 
-async def test_a_wait_is_seen_while_it_lasts_and_stuck_beyond_its_limit(
-    autojump_clock: object,
-) -> None:
+async def test_a_wait_is_visible_and_stuck_after_its_limit(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         with waiting("an answer", limit=10):
             await trio.sleep(20)
@@ -57,9 +55,7 @@ async def test_a_crash_clears_the_waits(autojump_clock: object) -> None:
         assert not scene.actor_table.statuses["it"].waits
 
 
-async def test_the_same_error_three_times_is_stuck_until_a_try_works(
-    autojump_clock: object,
-) -> None:
+async def test_a_repeated_error_is_stuck_until_a_success(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for error in ("slow", "refused", "refused", "refused", "reset"):
             report_error("the poll", error)
@@ -80,7 +76,7 @@ async def test_the_same_error_three_times_is_stuck_until_a_try_works(
         assert not stuck(scene)
 
 
-async def test_different_errors_need_more_tries_to_be_stuck(autojump_clock: object) -> None:
+async def test_different_errors_need_more_failures(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for number in range(FAILING):
             report_error("the poll", f"request {number} failed")
@@ -94,7 +90,7 @@ async def test_different_errors_need_more_tries_to_be_stuck(autojump_clock: obje
         assert len(stuck(scene)) == 1
 
 
-async def test_a_trouble_that_nobody_speaks_of_any_more_is_history(autojump_clock: object) -> None:
+async def test_an_old_trouble_becomes_history(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for _ in range(3):
             report_error("the model", "overloaded")
@@ -107,7 +103,7 @@ async def test_a_trouble_that_nobody_speaks_of_any_more_is_history(autojump_cloc
         assert not stuck(scene)
 
 
-async def test_a_warning_is_told_at_once_in_its_own_words(autojump_clock: object) -> None:
+async def test_a_warning_is_reported_immediately(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for words in ("a little", "much", "much"):
             report_warning("rain", words)
@@ -126,7 +122,7 @@ async def test_a_warning_is_told_at_once_in_its_own_words(autojump_clock: object
         assert not stuck(scene)
 
 
-async def test_a_queue_that_nobody_takes_from_is_stuck(autojump_clock: object) -> None:
+async def test_a_queue_without_progress_is_stuck(autojump_clock: object) -> None:
     async def deaf(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(2 * DEAF)
         async for _ in mailbox:
@@ -145,9 +141,7 @@ async def test_a_queue_that_nobody_takes_from_is_stuck(autojump_clock: object) -
         assert not stuck(scene)
 
 
-async def test_three_crashes_in_a_row_are_stuck_until_it_has_been_calm(
-    autojump_clock: object,
-) -> None:
+async def test_three_crashes_are_stuck_until_calm(autojump_clock: object) -> None:
     begun = 0
 
     async def body(mailbox: Mailbox[Any]) -> None:
@@ -169,7 +163,7 @@ async def test_three_crashes_in_a_row_are_stuck_until_it_has_been_calm(
         assert not stuck(scene)
 
 
-def test_outside_of_an_actor_waits_and_troubles_are_nobodys() -> None:
+def test_waits_outside_of_an_actor_belong_to_no_one() -> None:
     with waiting("nothing"):
         report_warning("it", "rains")
         report_error("it", "failed")

@@ -52,7 +52,7 @@ async def test_the_queue_survives_a_crash_in_order(autojump_clock: object) -> No
         assert it.mailbox.depth == 0
 
 
-async def test_every_unanswered_request_of_the_incarnation_fails(autojump_clock: object) -> None:
+async def test_a_crash_fails_every_unanswered_request(autojump_clock: object) -> None:
     """Also when the actor works on several at once; the answered one and the queued one do not."""
     results: dict[str, str] = {}
 
@@ -85,7 +85,7 @@ async def test_every_unanswered_request_of_the_incarnation_fails(autojump_clock:
         assert results == {"a": "quick"} | crashed
 
 
-async def test_while_it_is_away_ask_fails_at_once_and_tell_queues(autojump_clock: object) -> None:
+async def test_a_restarting_actor_refuses_ask_and_queues_tell(autojump_clock: object) -> None:
     it = child("it", fragile, ENDLESS)
     async with house(it):
         it.mailbox.address.offer(Say(word="bug"))
@@ -101,7 +101,7 @@ async def test_while_it_is_away_ask_fails_at_once_and_tell_queues(autojump_clock
         assert trio.current_time() == before + 0.5
 
 
-async def test_insist_asks_again_as_soon_as_it_is_up(autojump_clock: object) -> None:
+async def test_insist_asks_again_after_the_restart(autojump_clock: object) -> None:
     made: list[float] = []
     begun = 0
 
@@ -124,7 +124,7 @@ async def test_insist_asks_again_as_soon_as_it_is_up(autojump_clock: object) -> 
 
 
 @pytest.mark.parametrize("leave", [Mailbox.end, Mailbox.close], ids=["away", "draining"])
-async def test_insist_asks_every_five_seconds_of_an_actor_that_stays_away(
+async def test_insist_retries_every_five_seconds(
     leave: Callable[[Mailbox[Say]], None], autojump_clock: object
 ) -> None:
     """Also while its body still drains: then it is neither up nor away."""
@@ -142,7 +142,7 @@ async def test_insist_asks_every_five_seconds_of_an_actor_that_stays_away(
     assert [at - start for at in made] == [0, 5, 10]
 
 
-async def test_an_abandoned_question_is_visible_to_the_actor(autojump_clock: object) -> None:
+async def test_an_actor_sees_an_abandoned_request(autojump_clock: object) -> None:
     noticed: list[float] = []
 
     async def body(mailbox: Mailbox[Say]) -> None:
@@ -163,9 +163,7 @@ async def test_an_abandoned_question_is_visible_to_the_actor(autojump_clock: obj
         assert not scene.crashes("it")
 
 
-async def test_a_request_that_was_abandoned_in_the_queue_is_never_taken(
-    autojump_clock: object,
-) -> None:
+async def test_a_request_abandoned_in_the_queue_is_skipped(autojump_clock: object) -> None:
     """However the actor takes its messages; what was told, not asked, is taken all the same."""
     mailbox = Mailbox[Say]("it", 16)
     for word in ("by receive", "by receive_nowait", "by iteration"):
@@ -185,7 +183,7 @@ async def test_a_request_that_was_abandoned_in_the_queue_is_never_taken(
     assert mailbox.unread_since is None, "nothing waits"
 
 
-async def test_closing_drains_what_is_queued_and_refuses_the_rest(autojump_clock: object) -> None:
+async def test_closing_drains_the_queue_and_refuses_more(autojump_clock: object) -> None:
     """What was told before the stop is still worked off; then the loop ends by itself."""
     seen: list[int] = []
 
@@ -210,9 +208,7 @@ async def test_closing_drains_what_is_queued_and_refuses_the_rest(autojump_clock
     assert not scene.crashes("it")
 
 
-async def test_what_a_stopped_actor_never_took_learns_that_it_is_down(
-    autojump_clock: object,
-) -> None:
+async def test_a_stopped_actor_fails_its_queued_requests(autojump_clock: object) -> None:
     async def deaf(mailbox: Mailbox[Any]) -> None:
         await trio.sleep_forever()
 
@@ -228,7 +224,7 @@ async def test_what_a_stopped_actor_never_took_learns_that_it_is_down(
             await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_tell_waits_for_room_and_offer_does_not(autojump_clock: object) -> None:
+async def test_only_tell_waits_for_space(autojump_clock: object) -> None:
     mailbox = Mailbox[str]("it", 1)
     assert mailbox.address.offer("one")
     assert not mailbox.address.offer("two")
@@ -241,7 +237,9 @@ async def test_tell_waits_for_room_and_offer_does_not(autojump_clock: object) ->
 
 
 @pytest.mark.parametrize(("own", "other"), [(2, 2), (2, 3), (2, 1)])
-async def test_an_actor_asks_lower_steps_only(autojump_clock: object, own: int, other: int) -> None:
+async def test_an_actor_asks_only_lower_layers(
+    autojump_clock: object, own: int, other: int
+) -> None:
     """What a task of it does counts as well; up and beside goes what does not wait."""
     ends = list[Any]()
     there = child("there", fragile)
@@ -267,7 +265,7 @@ async def test_an_actor_asks_lower_steps_only(autojump_clock: object, own: int, 
     assert ends[0] == "asked" if other < own else ends[0].startswith(said)
 
 
-async def test_the_children_of_a_pool_are_on_its_step(autojump_clock: object) -> None:
+async def test_the_children_of_a_pool_are_in_its_layer(autojump_clock: object) -> None:
     """So one does not ask another, nor itself."""
     failed = list[str]()
     pool = Mailbox[Say]("pool", 8, 4)

@@ -72,7 +72,7 @@ async def fragile(key: str, mailbox: Mailbox[Say]) -> None:
         message.reply.set(message.word)
 
 
-async def test_each_key_has_one_child_made_on_demand(autojump_clock: object) -> None:
+async def test_each_key_has_one_child_created_on_demand(autojump_clock: object) -> None:
     pool = Pool(echo_key)
     async with house(pool.child, scene=pool.scene):
         assert list(pool.scene.actor_table.statuses) == ["pool"]
@@ -82,9 +82,7 @@ async def test_each_key_has_one_child_made_on_demand(autojump_clock: object) -> 
         assert len(pool.scene.starts("pool/a")) == 1
 
 
-async def test_a_message_for_a_full_child_is_refused_and_holds_up_no_other(
-    autojump_clock: object,
-) -> None:
+async def test_a_full_child_refuses_without_blocking_others(autojump_clock: object) -> None:
     async def one_deaf(key: str, mailbox: Mailbox[Say]) -> None:
         await (deaf if key == "deaf" else echo_key)(key, mailbox)
 
@@ -97,9 +95,7 @@ async def test_a_message_for_a_full_child_is_refused_and_holds_up_no_other(
         assert pool.refused == [("2", why), ("3", why)]
 
 
-async def test_a_child_that_gave_up_is_refused_until_its_crashes_are_forgotten(
-    autojump_clock: object,
-) -> None:
+async def test_a_failed_child_is_refused_until_its_crashes_expire(autojump_clock: object) -> None:
     restart = RestartPolicy(mode="transient", max_crashes=2, within=600)
     pool = Pool(fragile, PoolPolicy(restart=restart))
     async with house(pool.child, scene=pool.scene):
@@ -119,9 +115,7 @@ async def test_a_child_that_gave_up_is_refused_until_its_crashes_are_forgotten(
 
 
 @pytest.mark.parametrize("gap", range(6))
-async def test_a_message_that_meets_an_idle_childs_end_is_not_lost(
-    gap: int, autojump_clock: object
-) -> None:
+async def test_a_message_to_an_ending_child_is_not_lost(gap: int, autojump_clock: object) -> None:
     """The child ends after ten idle seconds, in the very moment at which a message comes."""
 
     async def idle_out(key: str, mailbox: Mailbox[Say]) -> None:
@@ -144,7 +138,7 @@ async def test_a_message_that_meets_an_idle_childs_end_is_not_lost(
             assert await pool.mailbox.address.ask(Say(word="just then")) == "just then"
 
 
-async def test_a_halt_in_a_child_stops_the_house(autojump_clock: object) -> None:
+async def test_a_halt_in_a_child_stops_the_app(autojump_clock: object) -> None:
     async def broken_disk(key: str, mailbox: Mailbox[Say]) -> None:
         await mailbox.receive()
         raise Halt("fsync failed")
@@ -157,9 +151,7 @@ async def test_a_halt_in_a_child_stops_the_house(autojump_clock: object) -> None
         assert "fsync failed" in str(pool.scene.ended)
 
 
-async def test_the_stop_lets_children_finish_and_cuts_a_deaf_one_off(
-    autojump_clock: object,
-) -> None:
+async def test_a_stop_lets_children_finish_within_the_grace(autojump_clock: object) -> None:
     finished: list[str] = []
 
     async def mixed(key: str, mailbox: Mailbox[Say]) -> None:
@@ -184,7 +176,7 @@ async def test_the_stop_lets_children_finish_and_cuts_a_deaf_one_off(
     assert set(scene.order_of_ends()) == {"pool", "pool/a", "pool/b", "pool/deaf"}
 
 
-async def test_when_the_pool_itself_crashes_every_asker_learns_it(autojump_clock: object) -> None:
+async def test_a_crashed_pool_fails_every_request(autojump_clock: object) -> None:
     """Also those whose request was handed on to a child and still queued there."""
     results: list[str] = []
 

@@ -91,9 +91,7 @@ async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None
         assert len(scene.starts("sibling")) == 1
 
 
-async def test_children_stop_in_reverse_order_each_after_the_one_before(
-    autojump_clock: object,
-) -> None:
+async def test_children_stop_in_reverse_order(autojump_clock: object) -> None:
     """This stands for rest_for_one: what others need is first in the list and stops last."""
     log: list[str] = []
 
@@ -115,7 +113,7 @@ async def test_children_stop_in_reverse_order_each_after_the_one_before(
     assert scene.order_of_ends() == ["third", "second", "first"]
 
 
-async def test_too_many_crashes_stop_the_house_once_and_in_order(autojump_clock: object) -> None:
+async def test_too_many_crashes_stop_the_app_in_order(autojump_clock: object) -> None:
     """Intensity 5 in 60 s: the sixth crash escalates, once, and the others end normally."""
     ends: list[str] = []
 
@@ -140,9 +138,7 @@ async def test_too_many_crashes_stop_the_house_once_and_in_order(autojump_clock:
     assert scene.actor_table.statuses["bad"].state == "given up"
 
 
-async def test_an_error_while_being_stopped_is_told_and_does_not_hinder_the_stop(
-    autojump_clock: object,
-) -> None:
+async def test_an_error_during_the_stop_is_logged(autojump_clock: object) -> None:
     async def untidy(mailbox: Mailbox[Any]) -> None:
         try:
             await trio.sleep_forever()
@@ -156,7 +152,7 @@ async def test_an_error_while_being_stopped_is_told_and_does_not_hinder_the_stop
     assert scene.ended is None
 
 
-async def test_a_deaf_child_is_stopped_soon_after_its_grace(autojump_clock: object) -> None:
+async def test_a_deaf_child_is_cancelled_after_its_grace(autojump_clock: object) -> None:
     async def deaf(mailbox: Mailbox[Any]) -> None:
         await trio.sleep_forever()
 
@@ -189,7 +185,7 @@ async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object)
         assert len(scene.starts("bystander")) == 1
 
 
-async def test_a_halt_stops_the_house_whatever_the_policy(autojump_clock: object) -> None:
+async def test_a_halt_stops_the_app_under_any_policy(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
@@ -208,9 +204,7 @@ async def test_a_halt_stops_the_house_whatever_the_policy(autojump_clock: object
 
 
 @pytest.mark.parametrize("crashes", [True, False])
-async def test_a_child_that_is_done_or_has_given_up_takes_no_more(
-    crashes: bool, autojump_clock: object
-) -> None:
+async def test_a_finished_child_accepts_no_more(crashes: bool, autojump_clock: object) -> None:
     """Nobody may wait for room in a queue that nobody will ever empty."""
 
     async def body(mailbox: Mailbox[Any]) -> None:
@@ -233,7 +227,7 @@ async def test_a_child_that_is_done_or_has_given_up_takes_no_more(
         assert not address.offer("anything")
 
 
-async def test_askers_of_an_escalating_child_are_not_left_waiting(autojump_clock: object) -> None:
+async def test_an_escalation_fails_pending_requests(autojump_clock: object) -> None:
     results: list[str] = []
 
     async def bad(mailbox: Mailbox[Any]) -> None:
@@ -272,5 +266,5 @@ async def test_askers_of_an_escalating_child_are_not_left_waiting(autojump_clock
         (ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError: 'k'"),
     ],
 )
-def test_an_error_is_described_in_one_line(error: BaseException, text: str) -> None:
+def test_an_error_is_described_on_one_line(error: BaseException, text: str) -> None:
     assert describe(error) == text

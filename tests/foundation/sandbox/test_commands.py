@@ -23,24 +23,24 @@ def fds() -> int:
 
 
 @pytest.mark.parametrize(("text", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
-async def test_the_exit_code_is_that_of_a_shell(hands: Executor, text: str, code: int) -> None:
+async def test_exit_codes_follow_the_shell(hands: Executor, text: str, code: int) -> None:
     outcome = await hands.run(sh(text))
     assert (outcome.code, outcome.timed_out) == (code, False)
 
 
-async def test_the_outputs_can_be_kept_apart(hands: Executor) -> None:
+async def test_the_outputs_can_be_separate(hands: Executor) -> None:
     outcome = await hands.run(sh("echo a; echo b >&2; echo c", merge=False))
     assert (outcome.output, outcome.errors) == (b"a\nc\n", b"b\n")
 
 
-async def test_input_is_fed_and_without_it_there_is_its_end(hands: Executor) -> None:
+async def test_input_is_piped_or_empty(hands: Executor) -> None:
     text = b"line\n" * 50_000
     outcome = await hands.run(sh("cat", stdin=text, limit=len(text)))
     assert outcome.output == text
     assert (await hands.run(sh("cat; echo end"))).output == b"end\n"
 
 
-async def test_of_long_output_head_and_tail_are_kept(hands: Executor) -> None:
+async def test_long_output_keeps_head_and_tail(hands: Executor) -> None:
     outcome = await hands.run(sh("echo first; yes | head -c 5000000; echo last", limit=1000))
     assert outcome.cut == 5_000_000 + len("first\nlast\n") - 1000
     assert outcome.output.startswith(b"first\n")
@@ -48,13 +48,13 @@ async def test_of_long_output_head_and_tail_are_kept(hands: Executor) -> None:
     assert str(outcome.cut).encode() in outcome.output
 
 
-async def test_a_program_that_is_not_there_is_said_to_be(hands: Executor) -> None:
+async def test_a_missing_program_is_reported(hands: Executor) -> None:
     outcome = await hands.run(Command(argv=("no-such-program",), timeout=30))
     assert outcome.code == 127
     assert b"no-such-program" in outcome.output
 
 
-async def test_the_folder_and_the_environment_are_as_asked(hands: Executor) -> None:
+async def test_the_folder_and_environment_are_set(hands: Executor) -> None:
     outcome = await hands.run(sh("pwd; env", environment={"COLOUR": "blue"}))
     lines = outcome.output.decode().splitlines()
     assert lines[0].endswith("/workspace")
@@ -65,7 +65,7 @@ async def test_the_folder_and_the_environment_are_as_asked(hands: Executor) -> N
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "docker"], indirect=True)
-async def test_the_workspace_is_written_only_if_it_may_be(hands: Executor, home: Home) -> None:
+async def test_the_workspace_is_read_only_unless_allowed(hands: Executor, home: Home) -> None:
     await hands.run(sh("echo one > one"))
     outcome = await hands.run(sh("echo two > two", writable=False))
     assert (home.workspace / "one").read_text() == "one\n"
@@ -73,7 +73,7 @@ async def test_the_workspace_is_written_only_if_it_may_be(hands: Executor, home:
     assert not (home.workspace / "two").exists()
 
 
-async def test_temporary_files_are_gone_with_the_command(hands: Executor) -> None:
+async def test_temporary_files_end_with_the_command(hands: Executor) -> None:
     await hands.run(sh('touch "${TMPDIR:-/tmp}/left-by-me"'))
     outcome = await hands.run(sh('ls "${TMPDIR:-/tmp}"'))
     assert outcome.output == b""
@@ -88,14 +88,14 @@ async def late(hands: Executor, text: str) -> CommandOutcome:
     raise AssertionError("it never began")
 
 
-async def test_who_is_late_is_asked_to_end(hands: Executor) -> None:
+async def test_a_late_command_is_terminated(hands: Executor) -> None:
     outcome = await late(hands, "trap 'echo asked; exit' TERM; echo begun; sleep 60 & wait")
     assert outcome.timed_out
     assert outcome.code is None
     assert b"asked" in outcome.output
 
 
-async def test_who_does_not_listen_is_killed_with_all_descendants(hands: Executor) -> None:
+async def test_a_deaf_command_is_killed_with_its_descendants(hands: Executor) -> None:
     mark = marker()
     text = f"trap '' TERM; (setsid sleep {mark} &); sleep {mark} & echo begun; wait"
     outcome = await late(hands, text)
@@ -103,7 +103,7 @@ async def test_who_does_not_listen_is_killed_with_all_descendants(hands: Executo
     assert living(mark) == []
 
 
-async def test_what_a_command_leaves_running_ends_with_it(hands: Executor) -> None:
+async def test_background_processes_end_with_the_command(hands: Executor) -> None:
     mark = marker()
     outcome = await hands.run(sh(f"(setsid sh -c 'sleep {mark} & sleep {mark}' &); exit 5"))
     assert outcome.code == 5
@@ -124,7 +124,7 @@ async def test_cancelling_leaves_nothing(hands: Executor, home: Home) -> None:
     assert _zombies() == []
 
 
-async def test_many_at_once_do_not_disturb_one_another(hands: Executor) -> None:
+async def test_concurrent_commands_are_independent(hands: Executor) -> None:
     answers: dict[int, bytes] = {}
 
     async def one(number: int) -> None:
@@ -149,6 +149,6 @@ def _zombies() -> list[str]:
 
 
 @pytest.mark.parametrize("argv", [(), ("",), ("echo", "a\0b")])
-def test_a_command_must_be_one(argv: tuple[str, ...]) -> None:
+def test_a_command_cannot_be_empty(argv: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="command"):
         Command(argv=argv, timeout=1)

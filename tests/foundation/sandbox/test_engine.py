@@ -90,7 +90,7 @@ def bodies(fake: Engine, part: str) -> Iterator[Json]:
     return (body for what, body in fake.asked if part in what)
 
 
-async def test_output_is_put_together_from_its_frames(docker: Docker, fake: Engine) -> None:
+async def test_output_is_assembled_from_frames(docker: Docker, fake: Engine) -> None:
     fake.frames, fake.code = [(1, b"one "), (2, b"two "), (1, b"three")], 3
     outcome = await docker.run(run())
     assert (outcome.code, outcome.output) == (3, b"one two three")
@@ -98,13 +98,13 @@ async def test_output_is_put_together_from_its_frames(docker: Docker, fake: Engi
     assert (outcome.output, outcome.errors) == (b"one three", b"two ")
 
 
-async def test_an_output_that_breaks_off_is_a_failure(docker: Docker, fake: Engine) -> None:
+async def test_an_interrupted_output_is_a_failure(docker: Docker, fake: Engine) -> None:
     fake.frames, fake.breaks = [(1, b"one")], True
     with pytest.raises(SandboxFailed, match="broke off the output"):
         await docker.run(run())
 
 
-async def test_the_container_has_no_rights(docker: Docker, fake: Engine) -> None:
+async def test_the_container_has_no_privileges(docker: Docker, fake: Engine) -> None:
     await docker.run(run())
     (made,) = bodies(fake, "/containers/create")
     user, group = made["User"].split(":")
@@ -121,13 +121,13 @@ async def test_the_container_has_no_rights(docker: Docker, fake: Engine) -> None
     assert host["Memory"] == host["MemorySwap"] > 0
 
 
-async def test_the_container_ends_a_command_whose_house_died(docker: Docker, fake: Engine) -> None:
+async def test_the_container_ends_with_elwood(docker: Docker, fake: Engine) -> None:
     await docker.run(run(timeout=2.5))
     (made,) = bodies(fake, "/containers/create")
     assert made["Cmd"] == ["timeout", "-k", "2", "2.5", "make"]
 
 
-async def test_what_is_hidden_is_covered(docker: Docker, fake: Engine, home: Home) -> None:
+async def test_hidden_files_are_covered(docker: Docker, fake: Engine, home: Home) -> None:
     (home.workspace / ".env").write_text("secret")
     await docker.run(run())
     (made,) = bodies(fake, "/containers/create")
@@ -136,9 +136,7 @@ async def test_what_is_hidden_is_covered(docker: Docker, fake: Engine, home: Hom
     assert "/sandbox/covers/6-" in covered[0]["Source"]
 
 
-async def test_a_container_ends_with_its_command_also_by_cancelling(
-    docker: Docker, fake: Engine
-) -> None:
+async def test_cancelling_removes_the_container(docker: Docker, fake: Engine) -> None:
     await docker.run(run())
     fake.hangs = True
     async with trio.open_nursery() as nursery:
@@ -153,11 +151,11 @@ async def test_a_container_ends_with_its_command_also_by_cancelling(
     assert made == removed
 
 
-async def test_orphans_of_this_state_are_removed(docker: Docker, fake: Engine) -> None:
+async def test_orphaned_containers_are_removed(docker: Docker, fake: Engine) -> None:
     await docker.remove_orphans()
     assert any("DELETE /containers/old?force=true" in what for what, _ in fake.asked)
 
 
-async def test_an_engine_that_is_not_there_is_a_failure(home: Home) -> None:
+async def test_a_missing_engine_is_a_failure(home: Home) -> None:
     with pytest.raises(SandboxFailed, match="nowhere"):
         await scene.docker("/nowhere", home.workspace, home.state).run(run())

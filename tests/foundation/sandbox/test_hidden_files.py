@@ -73,7 +73,7 @@ async def shell(hands: Executor, text: str) -> CommandOutcome:
         ("git checkout -qb other && git commit -qam two && git checkout -q main", ""),
     ],
 )
-async def test_git_takes_what_is_hidden_for_unchanged(
+async def test_git_sees_hidden_files_as_unchanged(
     repository: Home, hands: Executor, script: str, status: str
 ) -> None:
     outcome = await shell(hands, script)
@@ -90,7 +90,7 @@ async def test_git_takes_what_is_hidden_for_unchanged(
 @pytest.mark.parametrize(
     "script", ["git add -A", "git add -f .env", "git commit -qam two", "git add -u"]
 )
-async def test_a_change_that_is_hidden_is_not_committed(
+async def test_a_hidden_change_is_not_committed(
     repository: Home, hands: Executor, script: str
 ) -> None:
     put(repository, ".env", "KEY=another\n")
@@ -103,7 +103,7 @@ async def test_a_change_that_is_hidden_is_not_committed(
     assert " M .env" in git(repository, "status", "-s")
 
 
-async def test_what_is_not_tracked_is_not_added(repository: Home, hands: Executor) -> None:
+async def test_an_untracked_hidden_file_is_not_added(repository: Home, hands: Executor) -> None:
     put(repository, "new.key", "of nobody\n")
     for script in ("git add new.key", "git add -f new.key"):
         outcome = await shell(hands, script)
@@ -113,7 +113,7 @@ async def test_what_is_not_tracked_is_not_added(repository: Home, hands: Executo
     assert (repository.workspace / "new.key").read_text() == "of nobody\n"
 
 
-async def test_a_reader_is_told_what_is_hidden(repository: Home, hands: Executor) -> None:
+async def test_the_reader_learns_of_hidden_files(repository: Home, hands: Executor) -> None:
     outcome = await shell(hands, "cat .env a/b/c/d/prod.PEM .aws/task/run.json .env.example")
     assert b"KEY=one" not in outcome.output
     assert b"deep" not in outcome.output
@@ -123,12 +123,12 @@ async def test_a_reader_is_told_what_is_hidden(repository: Home, hands: Executor
     assert sorted(names.split(", ")) == [".aws", ".env", "a/b/c/d/prod.PEM"]
 
 
-async def test_no_note_without_a_secret(home: Home, hands: Executor) -> None:
+async def test_without_a_secret_there_is_no_note(home: Home, hands: Executor) -> None:
     (home.workspace / "a.txt").write_text("one\n")
     assert (await shell(hands, "ls")).note == ""
 
 
-async def test_covers_do_not_grow_without_end(repository: Home, hands: Executor) -> None:
+async def test_covers_are_bounded(repository: Home, hands: Executor) -> None:
     covers = repository.state / "sandbox" / "covers"
     covers.mkdir(parents=True, exist_ok=True)
     for number in range(600):

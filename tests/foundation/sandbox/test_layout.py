@@ -41,7 +41,7 @@ async def guard(home: Home) -> dict[str, list[str]]:
     return kinds
 
 
-async def test_secrets_are_found_by_name_however_deep(home: Home) -> None:
+async def test_secrets_are_found_at_any_depth(home: Home) -> None:
     deep = f"{'d/' * 40}.env"
     names = (".env", "app/prod.PEM", ".ssh/keys/config", "notes.txt", "a/b/.env", deep)
     put(home.workspace, *names, "a/.git/refs/x.pem")
@@ -52,7 +52,7 @@ async def test_secrets_are_found_by_name_however_deep(home: Home) -> None:
     assert found["hidden folder"] == [".ssh"]
 
 
-async def test_the_nearest_secrets_are_covered_first_and_others_told_of(home: Home) -> None:
+async def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
     put(home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env")
     layout = await laid_out(home)
     found = [mount.place for mount in layout.mounts if mount.kind == "hidden file"]
@@ -62,7 +62,7 @@ async def test_the_nearest_secrets_are_covered_first_and_others_told_of(home: Ho
     assert f"ended at {MAX_COVERED} of them, so others may be seen" in layout.note
 
 
-def test_a_search_has_an_end_and_says_so(home: Home, tmp_path: Path) -> None:
+def test_a_search_is_bounded_and_reports_it(home: Home, tmp_path: Path) -> None:
     put(home.workspace, ".env", "a/b/.env")
     clock = iter([0.0, 0.0, 0.0, MAX_SECONDS + 1])
     late = hidden(home.workspace, "/workspace", tmp_path / "covers", lambda: next(clock))
@@ -71,7 +71,7 @@ def test_a_search_has_an_end_and_says_so(home: Home, tmp_path: Path) -> None:
     assert (whole.names, whole.cut) == ([".env", "a/b/.env"], "")
 
 
-async def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
+async def test_the_git_file_of_a_worktree_is_protected(home: Home) -> None:
     put(home.workspace, ".git")
     assert (await guard(home))["readonly"] == [*INSTRUCTIONS, ".git"]
 
@@ -88,7 +88,7 @@ async def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
         "echo changed > .env; mv .env x; rm -f .env",
     ],
 )
-async def test_what_is_guarded_stays_as_it_is(hands: Executor, home: Home, attack: str) -> None:
+async def test_guarded_files_are_unchanged(hands: Executor, home: Home, attack: str) -> None:
     names = [".env", "sub/.env", ".ssh/id", "AGENTS.md", "skills/a/SKILL.md", ".git/config"]
     put(home.workspace, *names, ".git/hooks/post-merge")
     modes = {name: (home.workspace / name).stat().st_mode for name in names}

@@ -48,7 +48,7 @@ async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
     return outcome.code, outcome.output.decode()
 
 
-async def test_scripts_run_and_nothing_else_is_seen(
+async def test_scripts_run_and_see_nothing_else(
     rung: tuple[str, str], home: Home, team: Path, tmp_path: Path
 ) -> None:
     executor = await take(rung[0], home, rung[1], [team])
@@ -78,14 +78,14 @@ async def test_scripts_run_and_nothing_else_is_seen(
     assert (team / "style/scripts/run.sh").read_text() == SCRIPT
 
 
-async def test_a_folder_that_is_gone_keeps_no_command_from_running(
+async def test_a_missing_folder_blocks_no_command(
     rung: tuple[str, str], home: Home, tmp_path: Path
 ) -> None:
     executor = await take(rung[0], home, rung[1], [tmp_path / "gone"])
     assert await sh(executor, "echo here") == (0, "here\n")
 
 
-def test_what_must_be_kept_from_commands_is_not_lent(tmp_path: Path) -> None:
+def test_protected_folders_are_not_mounted(tmp_path: Path) -> None:
     work, state, home = (tmp_path / name for name in ("a/work", "b/state", "c/home"))
     for path in (work, state, home):
         path.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_what_must_be_kept_from_commands_is_not_lent(tmp_path: Path) -> None:
     assert "it would show the state folder" in refused[4]
 
 
-async def test_the_house_runs_a_script_of_a_configured_folder(
+async def test_a_script_of_a_configured_folder_runs(
     has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
 ) -> None:
     """The model is told a path, and by this path runs the script, reads it, and lists the rest."""

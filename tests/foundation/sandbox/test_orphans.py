@@ -41,7 +41,7 @@ def victim(
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "direct"], indirect=True)
-async def test_commands_die_with_a_killed_house(rung: tuple[str, str], home: Home) -> None:
+async def test_commands_die_with_elwood(rung: tuple[str, str], home: Home) -> None:
     mark = marker()
     text = f"trap '' TERM HUP; (setsid sleep {mark} &); sleep {mark} & wait"
     with victim(rung[0], home, text) as house:
@@ -54,7 +54,7 @@ async def test_commands_die_with_a_killed_house(rung: tuple[str, str], home: Hom
 
 
 @pytest.mark.parametrize("rung", ["landlock", "direct"], indirect=True)
-async def test_the_next_house_ends_what_still_lives(rung: tuple[str, str], home: Home) -> None:
+async def test_the_next_start_ends_orphans(rung: tuple[str, str], home: Home) -> None:
     """The launcher is kept from doing its work, as on a machine that is busy beyond measure."""
     mark = marker()
     with victim(rung[0], home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
@@ -68,7 +68,7 @@ async def test_the_next_house_ends_what_still_lives(rung: tuple[str, str], home:
     assert living(mark) == []
 
 
-def test_what_holds_commands_is_known_by_its_title(home: Home) -> None:
+def test_sandbox_processes_have_a_title(home: Home) -> None:
     """Also a bwrap whose house died before it could ask for a signal on that."""
     argv = "60"
     with (
@@ -80,7 +80,7 @@ def test_what_holds_commands_is_known_by_its_title(home: Home) -> None:
         other.kill()
 
 
-async def test_bwrap_bears_its_title(home: Home, has_bubblewrap: None) -> None:
+async def test_bwrap_has_the_title(home: Home, has_bubblewrap: None) -> None:
     """Also while it is set up, and in the process that waits inside."""
     mark = marker()
     with victim("bubblewrap", home, f"sleep {mark} & wait"):
@@ -89,13 +89,13 @@ async def test_bwrap_bears_its_title(home: Home, has_bubblewrap: None) -> None:
         assert living(mark) == []
 
 
-def test_a_house_that_adopts_orphans_buries_them(has_bubblewrap: None, home: Home) -> None:
+def test_adopted_orphans_are_reaped(has_bubblewrap: None, home: Home) -> None:
     """As process 1 of a container does; bwrap leaves the first process of its sandbox."""
     with victim("bubblewrap", home, "exit 0", adopts=True) as house:
         assert house.wait() == 0
 
 
-async def test_a_launcher_that_its_command_kills_takes_it_along(home: Home) -> None:
+async def test_a_launcher_dies_with_its_command(home: Home) -> None:
     """Without walls a command can do that; what it leaves in its session still ends."""
     hands: Executor = await take("direct", home)
     mark = marker()

@@ -23,12 +23,12 @@ def broken_bubblewrap(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("has_bubblewrap")
-async def test_the_highest_rung_that_holds_is_taken(home: Home) -> None:
+async def test_the_strongest_backend_is_chosen(home: Home) -> None:
     assert (await pick(SandboxSettings(), home.workspace, home.state)).rung == "bubblewrap"
 
 
 @pytest.mark.usefixtures("has_landlock")
-async def test_a_lower_rung_is_never_taken_in_silence(home: Home) -> None:
+async def test_a_fallback_is_never_silent(home: Home) -> None:
     settings = SandboxSettings(bubblewrap=NO_BWRAP)
     picked = await pick(settings, home.workspace, home.state)
     assert (picked.rung, picked.failed) == ("landlock", "")
@@ -37,22 +37,20 @@ async def test_a_lower_rung_is_never_taken_in_silence(home: Home) -> None:
 
 
 @pytest.mark.usefixtures("has_landlock")
-async def test_a_better_rung_that_is_installed_and_fails_is_told_apart(
-    home: Home, tmp_path: Path
-) -> None:
+async def test_a_broken_stronger_backend_is_reported(home: Home, tmp_path: Path) -> None:
     settings = SandboxSettings(bubblewrap=str(broken_bubblewrap(tmp_path)))
     picked = await pick(settings, home.workspace, home.state)
     assert picked.rung == "landlock"
     assert "No permissions" in picked.failed
 
 
-async def test_what_was_asked_for_by_name_is_not_replaced(home: Home) -> None:
+async def test_a_named_backend_is_not_replaced(home: Home) -> None:
     settings = SandboxSettings(kind="bubblewrap", bubblewrap=NO_BWRAP)
     with pytest.raises(NoSandbox, match=NO_BWRAP):
         await pick(settings, home.workspace, home.state)
 
 
-async def test_no_sandbox_is_only_had_by_name(home: Home) -> None:
+async def test_no_sandbox_must_be_configured(home: Home) -> None:
     picked = await pick(SandboxSettings(kind="direct"), home.workspace, home.state)
     assert (picked.rung, len(picked.notes)) == ("direct", 1)
     with pytest.raises(NoSandbox, match="turned off"):
@@ -69,7 +67,7 @@ async def test_docker_must_be_configured(home: Home, socket: str, image: str, wh
         await pick(settings, home.workspace, home.state)
 
 
-async def test_a_workspace_must_not_hold_the_state(home: Home) -> None:
+async def test_a_workspace_cannot_contain_the_state(home: Home) -> None:
     with pytest.raises(NoSandbox, match="state folder"):
         await pick(SandboxSettings(kind="direct"), home.workspace, home.workspace / "state")
 
@@ -107,7 +105,7 @@ class Says:
         (b"variable A=b\ndone\n", None),
     ],
 )
-async def test_the_self_test_believes_its_probe(home: Home, output: bytes, why: str | None) -> None:
+async def test_the_self_test_trusts_its_probe(home: Home, output: bytes, why: str | None) -> None:
     found = await self_test(Says([CommandOutcome(0, output)]), home.state)
     assert found is None if why is None else found is not None and why in found
 
@@ -117,29 +115,29 @@ LATE = CommandOutcome(None, b"")
 
 
 @pytest.mark.parametrize("send", [lambda nonce: "", lambda nonce: "GET / HTTP/1.0", str.upper])
-async def test_others_that_connect_are_no_escape(home: Home, send: Callable[[str], str]) -> None:
+async def test_other_connections_are_no_escape(home: Home, send: Callable[[str], str]) -> None:
     assert await self_test(Says([WELL], send), home.state) is None
 
 
-async def test_who_knows_the_nonce_came_out_of_the_sandbox(home: Home) -> None:
+async def test_a_leaked_nonce_is_an_escape(home: Home) -> None:
     found = await self_test(Says([WELL], str), home.state)
     assert found == "the self-test reached the loopback of this machine"
 
 
-async def test_a_command_without_walls_reaches_the_loopback(home: Home) -> None:
+async def test_an_unsandboxed_command_reaches_the_loopback(home: Home) -> None:
     """That the probe says its nonce at all."""
     picked = await pick(SandboxSettings(kind="direct"), home.workspace, home.state)
     found = await self_test(picked.executor, home.workspace / "none")
     assert found == "the self-test reached the loopback of this machine"
 
 
-async def test_a_test_that_did_not_end_is_made_once_more(home: Home) -> None:
+async def test_an_unfinished_self_test_runs_again(home: Home) -> None:
     assert await self_test(Says([LATE, WELL]), home.state) is None
     assert await self_test(Says([CommandOutcome(1, b"no"), WELL]), home.state) is None
     assert "longer than" in (await self_test(Says([LATE, LATE, WELL]), home.state) or "")
 
 
-async def test_what_was_reached_is_not_tried_again(home: Home) -> None:
+async def test_an_escape_is_not_retried(home: Home) -> None:
     reached = CommandOutcome(0, b"reached the home folder\ndone\n")
     late = CommandOutcome(None, b"reached the home folder\n")
     for outcome in (reached, late):

@@ -44,12 +44,12 @@ def refused(code: int) -> int:
 
 @pytest.mark.parametrize("machine", MACHINES)
 class TestFilter:
-    def test_what_is_denied_is_denied(self, machine: str) -> None:
+    def test_denied_calls_are_denied(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
         for number in arch.denied.values():
             assert judge(code, arch.audit, number) == refused(errno.EPERM)
 
-    def test_sockets_are_of_the_given_families_only(self, machine: str) -> None:
+    def test_only_the_given_socket_families_work(self, machine: str) -> None:
         arch = ARCHITECTURES[machine]
         some, none = program(PLAIN_FAMILIES, machine), program((), machine)
         for family in range(50):
@@ -57,13 +57,13 @@ class TestFilter:
             assert judge(some, arch.audit, arch.socket, family) == wanted
             assert judge(none, arch.audit, arch.socket, family) == refused(errno.EACCES)
 
-    def test_processes_are_made_but_no_namespaces(self, machine: str) -> None:
+    def test_processes_start_without_new_namespaces(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
         assert judge(code, arch.audit, arch.clone, 0x11) == ALLOW
         assert judge(code, arch.audit, arch.clone, 0x11 | NEW_USER) == refused(errno.EPERM)
         assert judge(code, arch.audit, arch.clone3) == refused(errno.ENOSYS)
 
-    def test_nothing_is_typed_into_terminals(self, machine: str) -> None:
+    def test_terminal_input_cannot_be_injected(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
         assert judge(code, arch.audit, arch.ioctl, 1, 0x5401) == ALLOW  # TCGETS
         for request in (0x5412, 0x541C):
@@ -71,14 +71,14 @@ class TestFilter:
             # The kernel looks at the low half only.
             assert judge(code, arch.audit, arch.ioctl, 1, 1 << 32 | request) != ALLOW
 
-    def test_another_numbering_is_death(self, machine: str) -> None:
+    def test_another_architecture_is_killed(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
         assert judge(code, arch.audit ^ 1, 0) == KILL
         if machine == "x86_64":
             assert judge(code, arch.audit, 0x40000000 | arch.socket, 2) == KILL
 
     @given(number=st.integers(0, 500), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
-    def test_the_rest_is_allowed(self, machine: str, number: int, arguments: list[int]) -> None:
+    def test_other_calls_are_allowed(self, machine: str, number: int, arguments: list[int]) -> None:
         arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
         known = {*arch.denied.values(), arch.socket, arch.clone, arch.clone3, arch.ioctl}
         if number not in known:

@@ -49,7 +49,7 @@ async def everything(pipe: Pipe) -> bytes:
 
 
 @pytest.mark.parametrize("rung", RUNGS, indirect=True)
-async def test_a_server_is_spoken_to_by_pipes(hands: Executor) -> None:
+async def test_a_server_uses_pipes(hands: Executor) -> None:
     before = fds()
     heard, outcome = await asked(hands, "while read line; do echo got $line; done", b"one\ntwo\n")
     assert heard == b"got one\ngot two\n"
@@ -59,9 +59,7 @@ async def test_a_server_is_spoken_to_by_pipes(hands: Executor) -> None:
 
 
 @pytest.mark.parametrize("rung", RUNGS, indirect=True)
-async def test_a_server_that_ignores_all_is_gone_when_it_is_stopped(
-    hands: Executor, home: Home
-) -> None:
+async def test_a_stop_kills_a_deaf_server(hands: Executor, home: Home) -> None:
     mark = marker()
     text = f"trap '' TERM HUP; (setsid sleep {mark} &); while :; do sleep {mark}; done"
     with ExitStack() as stack:
@@ -105,7 +103,7 @@ async def test_secret_variables_are_in_no_command_line(hands: Executor) -> None:
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap"], indirect=True)
-async def test_folders_and_limits_and_network_are_given_one_by_one(
+async def test_folders_limits_and_network_are_granted_separately(
     hands: Executor, tmp_path: Path
 ) -> None:
     for name in ("read", "written"):
@@ -124,6 +122,6 @@ async def test_folders_and_limits_and_network_are_given_one_by_one(
 
 
 @pytest.mark.parametrize("rung", ["landlock"], indirect=True)
-async def test_landlock_has_no_network_to_give(hands: Executor) -> None:
+async def test_landlock_servers_have_no_network(hands: Executor) -> None:
     with pytest.raises(SandboxFailed, match="no network to give"):
         await hands.run(Command(argv=("true",), timeout=5, network=True))

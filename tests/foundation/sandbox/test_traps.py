@@ -39,7 +39,7 @@ async def python(home: Home, text: str) -> str:
     return (await inside(home, "python3", "-ISc", text))[1]
 
 
-async def test_2_children_belong_to_the_thread_that_lives_longest(home: Home) -> None:
+async def test_2_children_belong_to_the_longest_lived_thread(home: Home) -> None:
     """``--die-with-parent`` means the thread that forked; Trio's idle workers end after 10 s."""
     hands, mark = await take("bubblewrap", home), marker()
     async with trio.open_nursery() as nursery:
@@ -50,7 +50,7 @@ async def test_2_children_belong_to_the_thread_that_lives_longest(home: Home) ->
         nursery.cancel_scope.cancel()
 
 
-async def test_4_nor_without_the_filter_of_system_calls(home: Home) -> None:
+async def test_4_the_filter_is_needed_too(home: Home) -> None:
     """``--disable-userns`` holds by itself, where bwrap has it."""
     hands = await take("bubblewrap", home)
     assert isinstance(hands, Bubblewrap)
@@ -68,7 +68,7 @@ async def test_5_data_is_limited_and_addresses_are_not(home: Home) -> None:
     assert "MemoryError" in said
 
 
-async def test_6_a_bubblewrap_that_hangs_is_not_waited_for(home: Home, tmp_path: Path) -> None:
+async def test_6_a_hanging_bubblewrap_times_out(home: Home, tmp_path: Path) -> None:
     """It does where a filter of system calls takes `capset` or `pivot_root` from it."""
     hanging, mark = tmp_path / "hanging", marker()
     hanging.write_text(f"#!/bin/sh\nexec sleep {mark}\n")

@@ -15,7 +15,7 @@ values = st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=
 around = st.text(string.ascii_lowercase + " ", max_size=30)
 
 
-def test_a_secret_shows_itself_only_when_asked() -> None:
+def test_a_secret_is_shown_only_on_request() -> None:
     secret = Secret("hunter2")
     assert f"{secret} {secret!r} {secret!s} %s" % secret == "*** *** *** ***"
     assert str([secret]) == "[***]"
@@ -23,7 +23,7 @@ def test_a_secret_shows_itself_only_when_asked() -> None:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_secret_is_not_pickled(protocol: int) -> None:
+def test_a_secret_cannot_be_pickled(protocol: int) -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Secret("hunter2"), protocol)
 
@@ -45,7 +45,7 @@ def test_a_secret_is_not_pickled(protocol: int) -> None:
         base64.urlsafe_b64encode(AWKWARD.encode()).decode().rstrip("="),
     ],
 )  # fmt: skip
-def test_a_known_value_is_found_in_each_spelling(spelled: str) -> None:
+def test_a_known_value_is_found_in_each_encoding(spelled: str) -> None:
     redacted = redact(f"before {spelled} after", [Secret(AWKWARD)])
     assert redacted.startswith("before ***")
     assert redacted.endswith(" after")
@@ -62,7 +62,7 @@ def test_a_known_value_is_found_at_every_base64_alignment(
 
 
 @given(value=values, before=around, after=around)
-def test_a_known_value_never_comes_through(value: str, before: str, after: str) -> None:
+def test_a_known_value_never_passes(value: str, before: str, after: str) -> None:
     line = json.dumps({"event": before + value + after})
     redacted = redact(line, [Secret(value)])
     assert json.dumps(value)[1:-1] not in redacted.replace(MASK, "")
@@ -84,10 +84,10 @@ def test_overlapping_secrets_leave_nothing(text: str, expected: str) -> None:
     assert redact(text, secrets) == expected
 
 
-def test_copies_that_overlap_themselves_leave_nothing() -> None:
+def test_self_overlapping_copies_leave_nothing() -> None:
     assert redact("abababa b", [Secret("ababa")]) == "*** b"
 
 
 @pytest.mark.parametrize("value", ["", "a", "abc"])
-def test_values_too_short_to_be_secret_do_no_damage(value: str) -> None:
+def test_short_values_are_not_redacted(value: str) -> None:
     assert redact("abc and a cab", [Secret(value)]) == "abc and a cab"

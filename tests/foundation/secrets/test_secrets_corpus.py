@@ -44,7 +44,7 @@ def test_nothing_leaks() -> None:
     assert not {id_: what for id_, what in left.items() if what}
 
 
-def test_what_is_harmless_stays_bit_for_bit() -> None:
+def test_harmless_text_is_unchanged() -> None:
     assert len(TO_KEEP) == 3 * 79
     hurt = [
         case.id for case in TO_KEEP if redact(case.text, [Secret("hunter2-hunter3")]) != case.text
@@ -52,7 +52,7 @@ def test_what_is_harmless_stays_bit_for_bit() -> None:
     assert not hurt
 
 
-def test_what_is_json_stays_json_and_leaks_nothing() -> None:
+def test_json_stays_valid_and_leaks_nothing() -> None:
     """A line of the log is redacted as it is written, quotes and escapes and all."""
     for case in ALL:
         for line in (json.dumps({"e": case.text}), json.dumps([json.dumps({"e": case.text})])):
@@ -64,7 +64,7 @@ def test_what_is_json_stays_json_and_leaks_nothing() -> None:
                 assert redacted == line, case.id
 
 
-def test_what_is_stripped_once_stays_so() -> None:
+def test_redaction_is_idempotent() -> None:
     once = [(redact(case.text, known(case)), known(case)) for case in TO_REDACT]
     assert not [text for text, secrets in once if redact(text, secrets) != text]
 
@@ -74,7 +74,7 @@ def test_what_is_stripped_once_stays_so() -> None:
     ["{}", "key: {}", "export TOKEN={}", "'{}'", "| {} |", "<{}>", "q%3D{}", "a\\n{}\\nb",
      "key_{}.", "https://x.example/?q={}", "say {}, please", "`{}`", 'curl -H "x-api-key: {}" x'],
 )  # fmt: skip
-def test_each_form_is_known_in_all_surroundings(around: str) -> None:
+def test_each_form_is_recognized_in_all_contexts(around: str) -> None:
     left = []
     for seed in range(3):
         maker = Maker(f"{seed}{around}")
@@ -86,7 +86,7 @@ def test_each_form_is_known_in_all_surroundings(around: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["token", "TOKEN", "myKey2", "the_secret", "x", "_", "key-"])
-def test_a_token_is_known_behind_a_word_without_anything_between(word: str) -> None:
+def test_a_token_is_recognized_after_a_word(word: str) -> None:
     left = []
     for seed in range(9):
         maker = Maker(f"{seed}{word}")
@@ -111,7 +111,7 @@ def test_a_token_is_known_behind_a_word_without_anything_between(word: str) -> N
         "CZECHOSLOVAKIATRANSPORTATION2", "desk-Berlin2-Room12B-Window3C",
     ],
 )  # fmt: skip
-def test_words_that_end_like_a_token_begins_are_kept(text: str) -> None:
+def test_words_that_end_like_a_prefix_are_kept(text: str) -> None:
     assert redact(f"see {text} there", []) == f"see {text} there"
 
 
@@ -122,7 +122,7 @@ HASHES = {
 
 
 @pytest.mark.parametrize("form", [*HASHES, "", "!"])
-def test_the_hash_in_a_line_of_shadow_is_masked(form: str) -> None:
+def test_a_shadow_hash_is_masked(form: str) -> None:
     """Also of an account that is locked, by a mark in front of it, and in other files."""
     maker = Maker(form)
     salt = f"{maker.s(AN, 8)}$" if form in HASHES and not form.startswith("$2") else ""
@@ -148,7 +148,7 @@ def test_lines_without_a_hash_are_kept(text: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["nl", "crlf", "indent", "b64", "json", "mail", "log", "cut"])
-def test_a_private_key_is_known_in_each_dress(how: str) -> None:
+def test_a_private_key_is_recognized_in_each_format(how: str) -> None:
     for name in PEMS:
         key = Maker(how).make(name)
         lines = key.split("\n")
@@ -172,7 +172,7 @@ def test_a_private_key_is_known_in_each_dress(how: str) -> None:
      "data:image/png;base64,{}", "commit {} (HEAD)", 'etag: "{}"', '"signature":"{}"', "cursor={}",
      '"id":"{}"', "https://x.example/a/{}", '"nextPageToken": "{}"', "next_page_token={}"],
 )  # fmt: skip
-def test_ids_hashes_and_pictures_stay_bit_for_bit(around: str) -> None:
+def test_ids_hashes_and_pictures_are_unchanged(around: str) -> None:
     for seed in range(3):
         for name in LOOKALIKES:
             text = around.format(Maker(f"{seed}{around}").make(name))
@@ -188,7 +188,7 @@ def promised() -> Iterator[tuple[str, str, str]]:
                 yield how, value, FILTERS[how](value)
 
 
-def test_no_spelling_of_a_known_value_leaves() -> None:
+def test_no_encoding_of_a_known_value_passes() -> None:
     """Also as it is about to be sent: in a URL, a body, an argument."""
     for how, value, spelled in promised():
         redactor = Redactor([Secret(value)])
@@ -197,14 +197,14 @@ def test_no_spelling_of_a_known_value_leaves() -> None:
         assert not redactor.reveals(redactor(f"a {spelled} b")), how
 
 
-def test_what_is_sent_may_hold_other_things() -> None:
+def test_outgoing_requests_may_contain_other_values() -> None:
     texts = [case.text for case in TO_KEEP] + [case.text for case in TO_REDACT if not case.known]
     redactor = Redactor([Secret("q8Zr1vX0c2N4m6B8")])
     assert not any(map(redactor.reveals, texts))
 
 
 @pytest.mark.parametrize("case", TO_REDACT[: len(TO_REDACT) // 3], ids=lambda case: case.id)
-def test_what_is_shown_of_a_growing_text_only_grows_and_leaks_nothing(case: Case) -> None:
+def test_partial_texts_only_grow_and_leak_nothing(case: Case) -> None:
     text = f"This is it: {case.text} . And that is all."
     step = 1 + len(text) // 150
     shown = [Redactor(known(case)).partial(text[:end]) for end in range(0, len(text) + 1, step)]
@@ -214,7 +214,7 @@ def test_what_is_shown_of_a_growing_text_only_grows_and_leaks_nothing(case: Case
     assert last == redact(text + " ", known(case))
 
 
-def test_a_short_answer_is_shown_word_by_word() -> None:
+def test_a_short_answer_is_streamed_by_word() -> None:
     """A little more than a word is held back, however it begins, and nothing of a sentence."""
     text = (
         "Yes, the hunters have their token in the file of the bot. \u597d\u7684\uff0c\u5b8c\u6210"
@@ -225,7 +225,7 @@ def test_a_short_answer_is_shown_word_by_word() -> None:
     assert shown[-1] == text
 
 
-def test_a_known_value_with_blanks_in_it_is_not_begun() -> None:
+def test_a_known_value_with_spaces_is_not_started() -> None:
     secrets = [Secret("correct horse battery staple")]
     text = "It says: correct horse battery staple, and more."
     shown = [Redactor(secrets).partial(text[:end]) for end in range(len(text) + 1)]
@@ -234,13 +234,13 @@ def test_a_known_value_with_blanks_in_it_is_not_begun() -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN_FORMS)
-def test_a_pasted_credential_is_known_for_one(name: str) -> None:
+def test_a_pasted_credential_is_recognized(name: str) -> None:
     value = Maker("paste").make(name)
     for text in (value, f"TOKEN={value}", f"my token: {value}\n", f"`{value}`"):
         assert isinstance(screen(text), Credential), text
 
 
-def test_a_credential_within_a_message_is_masked() -> None:
+def test_a_credential_in_a_message_is_masked() -> None:
     value = Maker("paste").make("github_classic")
     assert screen(f"why does the API not take {value}, it did yesterday?") == Masked(
         "why does the API not take ***, it did yesterday?"

@@ -23,7 +23,7 @@ def kept(tmp_path: Path) -> Kept:
     return keep
 
 
-def test_systemd_comes_before_a_reference_and_that_before_the_environment(kept: Kept) -> None:
+def test_systemd_precedes_references_precede_variables(kept: Kept) -> None:
     """Which is emptied in each case."""
     there, nowhere = str(kept("api-key", b"from-systemd\n").parent), "/nowhere"
     file = f"file:{kept('x', b'from-file')}"
@@ -39,11 +39,11 @@ def test_systemd_comes_before_a_reference_and_that_before_the_environment(kept: 
 
 
 @pytest.mark.parametrize("environ", [{}, {"API_KEY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
-def test_no_place_has_it(environ: dict[str, str]) -> None:
+def test_a_missing_secret_is_none(environ: dict[str, str]) -> None:
     assert look_up("api-key", None, ["API_KEY"], environ) is None
 
 
-def test_a_credential_of_systemd_may_have_any_mode(kept: Kept) -> None:
+def test_a_systemd_credential_may_have_any_mode(kept: Kept) -> None:
     path = kept("api-key", b"from-systemd")
     path.chmod(0o440)
     environ = {"CREDENTIALS_DIRECTORY": str(path.parent)}
@@ -53,12 +53,12 @@ def test_a_credential_of_systemd_may_have_any_mode(kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("content", "value"), [(b"a\n", "a"), (b"a\r\n", "a"), (b"a", "a"), (b"a b\n", "a b")]
 )
-def test_one_final_line_break_is_no_part_of_it(kept: Kept, content: bytes, value: str) -> None:
+def test_one_final_newline_is_removed(kept: Kept, content: bytes, value: str) -> None:
     assert look_up("k", f"file:{kept('x', content)}", (), {}) == Secret(value)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
-def test_a_file_open_to_others_is_refused(kept: Kept, mode: int) -> None:
+def test_a_public_file_is_refused(kept: Kept, mode: int) -> None:
     path = kept("my key", b"hunter2")
     path.chmod(mode)
     with pytest.raises(SecretUnusable) as caught:
@@ -80,7 +80,7 @@ def test_a_file_open_to_others_is_refused(kept: Kept, mode: int) -> None:
         (b"hunter2" + b"x" * LARGEST, f"is larger than {LARGEST} bytes"),
     ],
 )
-def test_what_is_no_secret_is_refused_unshown(kept: Kept, content: bytes, problem: str) -> None:
+def test_an_invalid_secret_is_refused_unshown(kept: Kept, content: bytes, problem: str) -> None:
     path = kept("key", content)
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", f"file:{path}", (), {})
@@ -91,7 +91,7 @@ def test_what_is_no_secret_is_refused_unshown(kept: Kept, content: bytes, proble
         error = error.__cause__
 
 
-def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+def test_a_special_file_is_refused_without_blocking(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     with pytest.raises(SecretUnusable, match="is not a regular file"):
@@ -109,7 +109,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
         ("", "the value is empty"),
     ],
 )
-def test_a_reference_to_nothing_is_an_error(reference: str, problem: str) -> None:
+def test_a_missing_file_is_an_error(reference: str, problem: str) -> None:
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", reference, (), {})
     assert caught.value.problem == problem

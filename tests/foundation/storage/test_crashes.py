@@ -53,7 +53,7 @@ async def check(tree: Tree, safe: int, most: int) -> None:
         verify(journal.path)
 
 
-async def test_no_crash_loses_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_no_crash_loses_acknowledged_entries(tmp_path: Path) -> None:
     calls = Recorder(tmp_path)
     await write(tmp_path, calls, [1, 3, 1, 1, 2, 3])
     seen = set()
@@ -67,7 +67,7 @@ async def test_no_crash_loses_what_was_acknowledged(tmp_path: Path) -> None:
     assert len(seen) > 60
 
 
-async def test_no_second_crash_loses_what_was_acknowledged(tmp_path: Path) -> None:
+async def test_no_second_crash_loses_acknowledged_entries(tmp_path: Path) -> None:
     """A process is killed, the next one recovers and goes on, then the power fails (CP-29).
 
     What the first left in the kernel's memory the second has read, and acted upon; it must not
@@ -97,7 +97,7 @@ async def test_no_second_crash_loses_what_was_acknowledged(tmp_path: Path) -> No
     assert len(seen) > 60
 
 
-async def test_no_crash_while_recovering_from_a_crash_loses_anything(tmp_path: Path) -> None:
+async def test_no_crash_during_recovery_loses_entries(tmp_path: Path) -> None:
     calls = Recorder(tmp_path / "first")
     calls.base.mkdir()
     await write(calls.base, calls, [2, 3])
@@ -128,7 +128,7 @@ async def test_no_crash_while_recovering_from_a_crash_loses_anything(tmp_path: P
 
 
 @pytest.mark.parametrize("existing", [None, b"old"])
-def test_a_replaced_file_is_the_old_or_the_new_one(tmp_path: Path, existing: bytes | None) -> None:
+def test_a_replaced_file_is_old_or_new(tmp_path: Path, existing: bytes | None) -> None:
     """CP-24 and CP-25: the rename is the switch, and the folder's fsync makes it stay."""
     calls = Recorder(tmp_path)
     disk: Disk = make_disk(calls)

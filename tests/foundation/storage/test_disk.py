@@ -95,7 +95,7 @@ async def begun(folder: Path) -> tuple[Failing, DiaryJournal]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 60])
-async def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> None:
+async def test_a_full_disk_leaves_no_partial_line(tmp_path: Path, room: int) -> None:
     calls, journal = await begun(tmp_path)
     before = journal.path.read_bytes()
     calls.room = room
@@ -109,7 +109,7 @@ async def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> Non
     assert (await opened(journal.path)).state.texts == ["one", "three"]
 
 
-async def test_what_was_staged_is_written_when_there_is_room_again(tmp_path: Path) -> None:
+async def test_staged_entries_are_written_when_space_returns(tmp_path: Path) -> None:
     calls = Failing()
     journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
     await journal.stage(Wrote("one"))
@@ -123,7 +123,7 @@ async def test_what_was_staged_is_written_when_there_is_room_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-async def test_no_room_has_many_names(tmp_path: Path, code: int) -> None:
+async def test_every_full_disk_error_is_recognized(tmp_path: Path, code: int) -> None:
     calls = Failing()
     journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
     for call in ("open", "write"):
@@ -138,7 +138,7 @@ async def test_no_room_has_many_names(tmp_path: Path, code: int) -> None:
 # --- the reserve ----------------------------------------------------------------------------------
 
 
-async def test_last_words_fit_on_a_full_disk(tmp_path: Path) -> None:
+async def test_final_entries_fit_on_a_full_disk(tmp_path: Path) -> None:
     """CP-32: a result that is known must not be lost because the disk is full."""
     calls = Failing(room=RESERVE + 1000)
     reserve = tmp_path / "reserve"
@@ -163,7 +163,7 @@ async def test_last_words_fit_on_a_full_disk(tmp_path: Path) -> None:
     assert reserve.stat().st_size == RESERVE
 
 
-async def test_a_file_system_without_reservations_works_without(tmp_path: Path) -> None:
+async def test_reservations_are_optional(tmp_path: Path) -> None:
     calls = Failing()
     calls.fail = {"allocate": errno.EOPNOTSUPP}
     journal = await opened(tmp_path / "a.jsonl", make_disk(calls, tmp_path / "reserve"))
@@ -198,7 +198,7 @@ async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
         ("open", errno.EIO),
     ],
 )
-async def test_a_disk_that_fails_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
+async def test_a_failed_disk_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
     """CP-33: nothing is tried again after an fsync that failed; Elwood halts."""
     calls, journal = await begun(tmp_path)
     calls.fail = {call: code}
@@ -215,7 +215,7 @@ async def test_a_disk_that_fails_ends_the_journal(tmp_path: Path, call: str, cod
     verify(journal.path)
 
 
-async def test_what_cannot_be_cut_off_again_ends_the_journal(tmp_path: Path) -> None:
+async def test_a_line_that_cannot_be_cut_off_ends_the_journal(tmp_path: Path) -> None:
     calls, journal = await begun(tmp_path)
     calls.room = 5
     calls.fail = {"truncate": errno.EIO}
@@ -224,7 +224,7 @@ async def test_what_cannot_be_cut_off_again_ends_the_journal(tmp_path: Path) -> 
     assert (await opened(journal.path)).state.texts == ["one"]
 
 
-async def test_having_no_descriptors_left_changes_nothing(tmp_path: Path) -> None:
+async def test_running_out_of_descriptors_changes_nothing(tmp_path: Path) -> None:
     calls, journal = await begun(tmp_path)
     calls.fail = {"open": errno.EMFILE}
     with pytest.raises(OSError, match="Too many open files"):
@@ -234,7 +234,7 @@ async def test_having_no_descriptors_left_changes_nothing(tmp_path: Path) -> Non
     assert (await opened(journal.path)).state.texts == ["one", "three"]
 
 
-async def test_what_need_not_be_synced_is_so_at_the_end_of_a_page(tmp_path: Path) -> None:
+async def test_a_deferred_sync_happens_at_the_end_of_a_page(tmp_path: Path) -> None:
     """A power cut may take lines of the last page only; a kill takes none."""
     calls, path = Failing(), tmp_path / "a.jsonl"
     journal = await opened(path, make_disk(calls))
@@ -250,9 +250,7 @@ async def test_what_need_not_be_synced_is_so_at_the_end_of_a_page(tmp_path: Path
     assert len((await opened(path, make_disk())).state.entries) == len(ends)
 
 
-async def test_who_need_not_wait_for_the_disk_goes_on_when_the_line_is_written(
-    tmp_path: Path,
-) -> None:
+async def test_an_early_caller_continues_after_the_write(tmp_path: Path) -> None:
     """It survives a kill then.  What is staged meanwhile goes into the next line."""
     calls, path, gate = Failing(), tmp_path / "a.jsonl", trio.Event()
     gate.set()
@@ -290,7 +288,7 @@ async def test_who_need_not_wait_for_the_disk_goes_on_when_the_line_is_written(
 
 
 @pytest.mark.parametrize(("room", "left"), [(250, 0), (500, 1)])
-async def test_a_log_that_cannot_be_closed_goes_on_and_is_closed_later(
+async def test_a_log_that_cannot_be_sealed_is_sealed_later(
     tmp_path: Path, room: int, left: int
 ) -> None:
     """There is no room for the segment, or for what comes after it."""
@@ -310,7 +308,7 @@ async def test_a_log_that_cannot_be_closed_goes_on_and_is_closed_later(
     assert (await opened(journal.path)).state == journal.state
 
 
-async def test_what_a_crash_left_is_removed(tmp_path: Path) -> None:
+async def test_leftovers_of_a_crash_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await opened(path)
     await journal.append(Wrote("one"))
@@ -319,7 +317,7 @@ async def test_what_a_crash_left_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.jsonl"]
 
 
-def test_replacing_without_room_keeps_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_replacement_keeps_the_old_file(tmp_path: Path) -> None:
     calls = Failing()
     disk = make_disk(calls)
     path = tmp_path / "file"
@@ -336,7 +334,7 @@ def test_replacing_without_room_keeps_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old"
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"untouched")
     (tmp_path / ".file.tmp").symlink_to("target")
     with pytest.raises(OSError, match="symbolic link"):
@@ -356,7 +354,7 @@ with holding(Path(sys.argv[1])):
 """
 
 
-def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
+def test_a_second_process_learns_the_owner_of_the_folder(tmp_path: Path) -> None:
     """CP-36."""
     with subprocess.Popen(
         [sys.executable, "-c", OTHER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

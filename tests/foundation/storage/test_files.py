@@ -65,13 +65,13 @@ def test_row_of_the_path_corpus(tmp_path: Path, row: dict[str, Any]) -> None:
     assert snapshot(tmp_path) == before
 
 
-def test_a_link_to_a_secret_is_refused_by_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_to_a_secret_is_refused_by_its_target(tmp_path: Path) -> None:
     root = Root(build(tmp_path))
     with pytest.raises(PathRefused, match="secrets"):
         root.read("link_env", 100)
 
 
-def test_what_is_missing_is_told_apart_from_what_is_refused(tmp_path: Path) -> None:
+def test_missing_differs_from_refused(tmp_path: Path) -> None:
     root = Root(build(tmp_path))
     for path in ("nosuch", "nosuch/x", "a.txt/x"):
         with pytest.raises(PathMissing, match="does not exist"):
@@ -124,7 +124,7 @@ except Unconfined as error:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
-def test_a_kernel_without_openat2_is_refused_in_plain_words(tmp_path: Path, code: int) -> None:
+def test_a_kernel_without_openat2_is_refused(tmp_path: Path, code: int) -> None:
     """What old kernels, and the filters of old containers, answer."""
     assert "Linux 5.6" in run(FILTERED, tmp_path, code)
 
@@ -136,7 +136,7 @@ def temporaries(base: Path) -> list[Path]:
 # --- what is written ------------------------------------------------------------------------------
 
 
-def test_a_file_is_created_and_replaced_with_its_folders(tmp_path: Path) -> None:
+def test_a_file_is_created_with_its_folders(tmp_path: Path) -> None:
     root = Root(tmp_path)
     assert root.write("x/y/a.txt", b"one", untrusted=False) == "created"
     assert root.write("x/y/a.txt", b"two", untrusted=False) == "replaced"
@@ -148,14 +148,14 @@ def test_a_file_is_created_and_replaced_with_its_folders(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name", ["Grüße 👋🏽.txt", "מסמך.txt", "u\u0308.txt", "ü.txt", "…", "-rf", "a\\b", "é" * 127]
 )
-def test_names_are_kept_as_they_are_spelled(tmp_path: Path, name: str) -> None:
+def test_names_keep_their_spelling(tmp_path: Path, name: str) -> None:
     root = Root(tmp_path)
     root.write(f"{name[:20]}-/{name}", b"text", untrusted=True)
     assert os.listdir(tmp_path / f"{name[:20]}-") == [name]
     assert root.read(f"{name[:20]}-/{name}", 10) == b"text"
 
 
-def test_permissions_of_a_replaced_file_stay_and_set_uid_goes(tmp_path: Path) -> None:
+def test_a_replaced_file_keeps_its_mode_except_setuid(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_bytes(b"old")
     path.chmod(0o4751)
@@ -192,7 +192,7 @@ def test_permissions_of_a_replaced_file_stay_and_set_uid_goes(tmp_path: Path) ->
         (f".elwood-{'a' * 16}.tmp", "while they are written"),
     ],
 )
-def test_what_is_never_written_trusted_or_not(tmp_path: Path, path: str, why: str) -> None:
+def test_protected_files_are_never_written(tmp_path: Path, path: str, why: str) -> None:
     base = build(tmp_path)
     (base / "link_git").symlink_to(".git")
     (base / "readonly").write_bytes(b"")
@@ -204,7 +204,7 @@ def test_what_is_never_written_trusted_or_not(tmp_path: Path, path: str, why: st
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_only_a_session_without_untrusted_content_writes_instructions(tmp_path: Path) -> None:
+def test_only_a_trusted_session_writes_instructions(tmp_path: Path) -> None:
     (tmp_path / "skills").mkdir()
     (tmp_path / "harmless").symlink_to("skills")
     root = Root(tmp_path)
@@ -216,7 +216,7 @@ def test_only_a_session_without_untrusted_content_writes_instructions(tmp_path: 
         )
 
 
-def test_a_file_that_changed_since_it_was_read_is_not_replaced(tmp_path: Path) -> None:
+def test_a_file_changed_after_reading_is_not_replaced(tmp_path: Path) -> None:
     root = Root(tmp_path)
     root.write("a.txt", b"one", untrusted=False)
     with root.file("a.txt") as file:
@@ -230,7 +230,7 @@ def test_a_file_that_changed_since_it_was_read_is_not_replaced(tmp_path: Path) -
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_is_removed_and_a_folder_is_not(tmp_path: Path) -> None:
+def test_files_are_removed_and_folders_are_not(tmp_path: Path) -> None:
     root = Root(build(tmp_path))
     root.remove("dir/sub/c.txt", untrusted=True)
     with pytest.raises(PathMissing):
@@ -245,7 +245,7 @@ def test_a_file_is_removed_and_a_folder_is_not(tmp_path: Path) -> None:
 # --- marks ----------------------------------------------------------------------------------------
 
 
-def test_a_mark_is_on_the_file_from_the_start_and_goes_with_a_trusted_write(tmp_path: Path) -> None:
+def test_a_trusted_write_removes_the_mark(tmp_path: Path) -> None:
     def marks() -> dict[str, bool]:
         items, _ = root.walk(".")
         return {item.name: item.untrusted for item in items}
@@ -289,7 +289,7 @@ except PathRefused as error:
 @pytest.mark.skipif(
     os.uname().machine not in ("x86_64", "aarch64"), reason="numbers of system calls differ"
 )
-def test_without_room_for_marks_only_trusted_content_is_written(tmp_path: Path) -> None:
+def test_without_marks_only_trusted_content_is_written(tmp_path: Path) -> None:
     assert "cannot keep that mark" in run(UNMARKED, tmp_path)
     assert os.listdir(tmp_path) == ["trusted.txt"]
 
@@ -299,9 +299,7 @@ def test_without_room_for_marks_only_trusted_content_is_written(tmp_path: Path) 
 
 @pytest.mark.parametrize("call", ["open", "rest of it", "sync", "rename"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
-def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, call: str, code: int
-) -> None:
+def test_a_failure_leaves_only_the_old_file(tmp_path: Path, call: str, code: int) -> None:
     (tmp_path / "a.txt").write_bytes(b"old")
     root = Root(tmp_path, Failing({call: code}))
     words = "no room" if code in (errno.ENOSPC, errno.EDQUOT) else os.strerror(code)
@@ -312,7 +310,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert (tmp_path / "a.txt").read_bytes() == b"old"
 
 
-def test_what_a_disk_did_not_confirm_is_not_called_written(tmp_path: Path) -> None:
+def test_an_unconfirmed_write_is_not_reported(tmp_path: Path) -> None:
     with pytest.raises(PathRefused, match="may be lost in a power cut"):
         Root(tmp_path, Failing({"sync folder": errno.EIO})).write("a", b"new", untrusted=False)
 
@@ -330,7 +328,7 @@ class Moving(Calls):
 
 
 @pytest.mark.parametrize("what", ["ws/dir", "ws"])
-def test_a_folder_that_is_moved_out_takes_no_new_file_along(tmp_path: Path, what: str) -> None:
+def test_a_moved_folder_gets_no_new_file(tmp_path: Path, what: str) -> None:
     base = build(tmp_path)
     there = tmp_path / "outside" / "stolen"
     root = Root(base, Moving(lambda: os.rename(tmp_path / what, there)))
@@ -356,9 +354,7 @@ class FolderRecorder(Recorder):
 
 
 @pytest.mark.parametrize("path", ["a.txt", "new.txt", "x/y/new.txt"])
-def test_every_crash_leaves_the_old_or_the_new_and_the_next_write_sweeps(
-    tmp_path: Path, path: str
-) -> None:
+def test_a_crash_leaves_the_old_or_the_new_file(tmp_path: Path, path: str) -> None:
     before: Tree = {"a.txt": b"the old content"}
     base = tmp_path / "before"
     base.mkdir()
@@ -393,7 +389,7 @@ def test_every_crash_leaves_the_old_or_the_new_and_the_next_write_sweeps(
 # --- walking --------------------------------------------------------------------------------------
 
 
-def test_a_walk_goes_down_and_passes_over_secrets_git_and_links(tmp_path: Path) -> None:
+def test_a_walk_skips_secrets_git_and_links(tmp_path: Path) -> None:
     root = Root(build(tmp_path))
     items, more = root.walk("dir")
     assert items == [
@@ -412,7 +408,7 @@ def test_a_walk_goes_down_and_passes_over_secrets_git_and_links(tmp_path: Path) 
             root.walk(path)
 
 
-def test_a_walk_ends_and_says_so(tmp_path: Path) -> None:
+def test_a_walk_is_bounded_and_reports_it(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / f"{number % 3}/{number}").mkdir(parents=True)
     root = Root(tmp_path)

@@ -17,7 +17,7 @@ class Texts(dict[str, str]):
         return Document(key=key, stamp=self[key], text=self[key], untrusted=False)
 
 
-def test_what_could_not_be_taken_in_between_two_steps_is_missing_still(tmp_path: Path) -> None:
+def test_an_interrupted_change_stays_incomplete(tmp_path: Path) -> None:
     indexed = IndexedFiles(Texts(a="one", b="two"), tmp_path / "index.db", step=1)
     assert list(indexed.catch_up()) == [1, 1]
     assert indexed.is_ready
@@ -33,7 +33,7 @@ def test_what_could_not_be_taken_in_between_two_steps_is_missing_still(tmp_path:
     indexed.close()
 
 
-def test_an_index_without_files_is_made_at_the_first_one(tmp_path: Path) -> None:
+def test_a_missing_index_is_created(tmp_path: Path) -> None:
     path, files = tmp_path / "index.db", Texts()
     indexed, query = IndexedFiles(files, path), SearchQuery(query="one", now=0.0)
     assert list(indexed.catch_up()) == []

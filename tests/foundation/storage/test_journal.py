@@ -55,7 +55,7 @@ async def fill(path: Path, count: int = 5) -> list[bytes]:
     return content(path).splitlines(keepends=True)
 
 
-async def test_what_is_staged_counts_at_once_and_goes_into_the_next_line(tmp_path: Path) -> None:
+async def test_staged_entries_count_immediately(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "a.jsonl")
     await journal.append(Wrote("one"))
     await journal.stage(Wrote("two"))
@@ -86,7 +86,7 @@ async def test_the_format_of_a_line(tmp_path: Path) -> None:
     assert line == {"seq": 1, "prev": "", "at": 1_700_000_000.25, "entries": entries}
 
 
-async def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+async def test_an_unreadable_entry_is_not_written(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "a.jsonl")
     with pytest.raises(msgspec.DecodeError):
         await journal.append(Wrote(7))  # type: ignore[arg-type]
@@ -97,9 +97,7 @@ async def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> Non
     assert (await opened(journal.path)).state.texts == ["sound"]
 
 
-async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_neither(
-    tmp_path: Path,
-) -> None:
+async def test_a_cancelled_append_is_complete_or_absent(tmp_path: Path) -> None:
     for tries in range(4):
         journal = await opened(tmp_path / f"{tries}.jsonl", make_disk(blocking=in_thread))
         told = False
@@ -123,9 +121,7 @@ async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_neither(
         assert (await opened(journal.path)).state.texts == journal.state.texts
 
 
-async def test_who_is_cancelled_while_a_log_is_closed_learns_that_the_entries_stand(
-    tmp_path: Path,
-) -> None:
+async def test_a_cancelled_seal_keeps_the_entries(tmp_path: Path) -> None:
     scope = trio.CancelScope()
     done: list[str] = []
 
@@ -146,7 +142,7 @@ async def test_who_is_cancelled_while_a_log_is_closed_learns_that_the_entries_st
     assert (await opened(journal.path)).state == journal.state
 
 
-async def test_two_writers_are_noticed(tmp_path: Path) -> None:
+async def test_two_writers_are_detected(tmp_path: Path) -> None:
     one = await opened(tmp_path / "a.jsonl")
     two = await opened(tmp_path / "a.jsonl")
     await one.append(Wrote("one"))
@@ -187,7 +183,7 @@ async def test_a_torn_tail_is_cut_and_kept(tmp_path: Path, spoil: Callable[[byte
 # --- damage ---------------------------------------------------------------------------------------
 
 
-async def test_damage_before_the_tail_is_refused_and_the_file_left_alone(tmp_path: Path) -> None:
+async def test_damage_before_the_tail_leaves_the_file_alone(tmp_path: Path) -> None:
     """CP-34: never cut what is not the tail."""
     path = tmp_path / "a.jsonl"
     lines = await fill(path)
@@ -225,7 +221,7 @@ async def test_damage_before_the_tail_is_refused_and_the_file_left_alone(tmp_pat
     assert names(tmp_path) == ["a.jsonl"]
 
 
-async def test_an_entry_of_a_newer_version_is_never_taken_for_a_torn_one(tmp_path: Path) -> None:
+async def test_a_newer_entry_is_no_torn_tail(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     line = write_line(1, "", 1.0, ({"type": "invented later"},))
     path.write_bytes(line)
@@ -263,7 +259,7 @@ async def numbered(path: Path, count: int = 40) -> DiaryJournal:
     return journal
 
 
-async def test_a_log_is_closed_at_its_bound_and_goes_on(tmp_path: Path) -> None:
+async def test_a_log_is_sealed_at_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await numbered(path)
     closed = segments(path)
@@ -279,7 +275,7 @@ async def test_a_log_is_closed_at_its_bound_and_goes_on(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == closed[1].stat().st_mode & 0o777 == 0o600
 
 
-async def test_opening_a_log_looks_at_no_segment(tmp_path: Path) -> None:
+async def test_opening_a_log_reads_no_segment(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await numbered(path)
     for segment in segments(path).values():
@@ -290,7 +286,7 @@ async def test_opening_a_log_looks_at_no_segment(tmp_path: Path) -> None:
         verify(path)
 
 
-async def test_what_is_looked_for_is_found_from_the_state_before_it(tmp_path: Path) -> None:
+async def test_a_search_starts_from_an_earlier_state(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await numbered(path)
     first, second, *_ = segments(path)
@@ -310,7 +306,7 @@ async def test_what_is_looked_for_is_found_from_the_state_before_it(tmp_path: Pa
     assert await journal.look_since(inf, seqs) == await journal.look_since(41, seqs)
 
 
-async def test_the_oldest_segments_may_go(tmp_path: Path) -> None:
+async def test_the_oldest_segments_can_be_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     journal = await numbered(path)
     first, second, third, *_ = segments(path)
@@ -325,7 +321,7 @@ async def test_the_oldest_segments_may_go(tmp_path: Path) -> None:
         read_since(path, Entry, Diary, third - 1)
 
 
-async def test_damage_of_segments_is_seen(tmp_path: Path) -> None:
+async def test_damaged_segments_are_detected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     await numbered(path)
     first, second, *_ = segments(path).values()
@@ -365,9 +361,7 @@ async def test_damage_of_segments_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [b'"seq":', b'"text":"38"'])
-async def test_a_log_whose_lines_count_by_themselves_keeps_what_its_segments_hold(
-    tmp_path: Path, what: bytes
-) -> None:
+async def test_independent_lines_of_segments_are_kept(tmp_path: Path, what: bytes) -> None:
     """The state that it begins with is damaged, or a line behind it."""
     path = tmp_path / "a.jsonl"
     journal = await numbered(path)
@@ -385,7 +379,7 @@ async def test_a_log_whose_lines_count_by_themselves_keeps_what_its_segments_hol
     assert (await opened(path)).state == again.state
 
 
-async def test_a_log_is_closed_only_where_that_may_be(tmp_path: Path) -> None:
+async def test_a_log_is_sealed_only_where_allowed(tmp_path: Path) -> None:
     path, ready = tmp_path / "a.jsonl", False
     journal = Journal[Entry, Diary](
         path, Entry, Diary, make_disk(), segment=1, may_close=lambda state: ready
@@ -398,7 +392,7 @@ async def test_a_log_is_closed_only_where_that_may_be(tmp_path: Path) -> None:
     assert list(segments(path)) == [1]
 
 
-async def test_names_of_others_are_no_segments(tmp_path: Path) -> None:
+async def test_other_files_are_no_segments(tmp_path: Path) -> None:
     await numbered(tmp_path / "a.jsonl")
     await numbered(tmp_path / "a.0000000001.jsonl")
     assert segments(tmp_path / "a.jsonl").keys() == segments(tmp_path / "a.0000000001.jsonl").keys()
@@ -424,7 +418,7 @@ steps = st.lists(appends | st.just("reopen") | cuts, max_size=12)
 
 @given(steps=steps, segment=st.sampled_from([1, 500, SEGMENT]))
 @settings(max_examples=150, deadline=None)
-def test_what_is_in_the_file_is_what_was_acknowledged(
+def test_the_file_has_the_acknowledged_entries(
     steps: list[list[Entry] | str | float], segment: int
 ) -> None:
     async def play(path: Path) -> None:
@@ -469,7 +463,7 @@ def test_what_is_in_the_file_is_what_was_acknowledged(
 @given(
     entry=entries, seq=st.integers(1, 2**53), at=st.floats(allow_nan=False, allow_infinity=False)
 )
-def test_a_line_is_one_line_and_no_prefix_of_it_is_sound(entry: Entry, seq: int, at: float) -> None:
+def test_no_prefix_of_a_line_is_valid(entry: Entry, seq: int, at: float) -> None:
     line = write_line(seq, "", at, (entry,))
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")

@@ -77,7 +77,7 @@ def test_names_of_secrets(path: str, secret: bool) -> None:
         )),
     ],
 )  # fmt: skip
-def test_what_strangers_may_not_write(path: str, protected: bool) -> None:
+def test_untrusted_sessions_cannot_write_everywhere(path: str, protected: bool) -> None:
     assert (protection(path) is not None) is protected
 
 

@@ -154,7 +154,7 @@ TRIES = {"read": 500, "list": 500, "write": 80, "remove": 80}
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
-def test_an_attacker_gets_nothing(tmp_path: Path, attack: Attack) -> None:
+def test_an_attacker_gains_nothing(tmp_path: Path, attack: Attack) -> None:
     done = 0
     for seed in range(40):
         done += survive(attack, tmp_path / str(seed), seed=seed)

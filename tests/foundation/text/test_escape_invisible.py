@@ -27,12 +27,12 @@ def read_back(shown: str) -> str:
 
 
 @given(TEXT)
-def test_it_can_be_read_back_in_one_way(text: str) -> None:
+def test_escaping_is_reversible(text: str) -> None:
     assert read_back(escape_invisible(text)) == text
 
 
 @given(TEXT)
-def test_nothing_invisible_is_left(text: str) -> None:
+def test_nothing_invisible_remains(text: str) -> None:
     left = escape_invisible(text).replace("⏎\n", "").replace("⇥\t", "")
 
     assert ESCAPE.sub("", left).isprintable()
@@ -52,7 +52,7 @@ def test_nothing_invisible_is_left(text: str) -> None:
     ],
     ids=lambda char: f"U+{ord(char):04X}",
 )
-def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
+def test_invisible_characters_are_spelled_out(char: str) -> None:
     assert escape_invisible(f"rm {char}x") == f"rm ⟨U+{ord(char):04X}⟩x"
 
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
     "text",
     ["ls -l 'a b' | grep \\(x\\)", "Größe, naïve, 日本語, Привет", "नमस्ते", "สวัสดี", "e\u0301"],
 )
-def test_plain_words_of_any_language_stay_as_they_are(text: str) -> None:
+def test_plain_words_of_any_language_are_unchanged(text: str) -> None:
     assert escape_invisible(text) == text
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_pushed_out_of_sight() -> None:
     assert shown == "ls⟨U+0020 5000 times⟩⟨U+000A 500 times⟩\n⟨U+200B 3000 times⟩; reboot"
 
 
-def test_only_characters_beyond_ascii_are_remarked_on() -> None:
+def test_only_non_ascii_characters_are_reported() -> None:
     assert remark("rm -rf x") == ""
     found = remark("c\u0430t f\u043eo\u037e")
     assert "CYRILLIC SMALL LETTER A (U+0430)" in found
@@ -88,7 +88,7 @@ def test_a_flat_name_is_short_and_on_one_line(name: str, limit: int) -> None:
     flat.encode()
 
 
-def test_what_is_printable_cannot_command_a_terminal() -> None:
+def test_printable_text_cannot_control_a_terminal() -> None:
     every = "".join(map(chr, range(0x3000))) + "\ud800\udfff"
     left = printable(every)
     assert "\t\n" in left
@@ -98,7 +98,7 @@ def test_what_is_printable_cannot_command_a_terminal() -> None:
     assert printable("ä漢👋 \u200f") == "ä漢👋 \u200f", "what people write stays"
 
 
-def test_json_says_the_same_on_a_terminal() -> None:
+def test_json_is_equal_on_a_terminal() -> None:
     said = {"a": "".join(map(chr, range(0x2100)))}
     shown = printable_json(msgspec.json.encode(said).decode())
     assert msgspec.json.decode(shown) == said

@@ -53,7 +53,7 @@ from elwood.foundation.text.front_matter import (
         ('a: "quoted" and more', {"a": '"quoted" and more'}),
     ],
 )
-def test_what_yaml_says_is_read(block: str, expected: object) -> None:
+def test_yaml_subset_is_read(block: str, expected: object) -> None:
     for text in (block, block.replace("\n", "\r\n")):
         assert read_front_matter(f"---\n{text}\n---\nbody").fields == expected
 
@@ -76,7 +76,7 @@ def test_what_yaml_says_is_read(block: str, expected: object) -> None:
         ("---\na:\n  {b: c, b: d}\n---", "twice"),
     ],
 )
-def test_the_rest_is_refused_with_a_reason(text: str, why: str) -> None:
+def test_other_yaml_is_refused_with_a_reason(text: str, why: str) -> None:
     with pytest.raises(FrontMatterError, match=why):
         read_front_matter(text)
 
@@ -88,6 +88,6 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=60).map("".join))
-def test_nothing_else_is_raised(block: str) -> None:
+def test_no_other_exception_is_raised(block: str) -> None:
     with suppress(FrontMatterError):
         read_front_matter(f"---\n{block}\n---\nbody")

@@ -165,7 +165,7 @@ def test_text_and_its_formatting(markdown: str, text: str, entities: Shown) -> N
     assert shown(rich) == entities
 
 
-def test_a_table_is_aligned_text() -> None:
+def test_a_table_is_aligned() -> None:
     rich = to_entities(
         "Prices:\n\n| Name | Qty | `Note` |\n|:--|--:|:-:|\n"
         "| Apple | 3 | **x** |\n| 漢字 | 12 |\n\nend"
@@ -176,12 +176,12 @@ def test_a_table_is_aligned_text() -> None:
     assert len({width(line.split("|")[0]) for line in drawn.split("\n") if "|" in line}) == 1
 
 
-def test_a_table_never_begins_with_a_space() -> None:
+def test_a_table_never_starts_with_a_space() -> None:
     rich = to_entities("| | a |\n|--:|---|\n| row | b |")
     assert rich.text == "·   | a\n----+--\nrow | b"
 
 
-def test_a_table_too_wide_for_a_telephone_is_told_row_by_row() -> None:
+def test_a_wide_table_is_listed_by_row() -> None:
     long = "word " * MAX_WIDTH
     rich = to_entities(
         f"| Name | About |\n|---|---|\n| **A** | {long} |\n| [B](https://b.example) | |"
@@ -196,7 +196,7 @@ def test_offsets_count_utf16_units() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", " \n\t ", ">", "```\n```", "\0", "&#10;"])
-def test_nothing_stays_nothing(nothing: str) -> None:
+def test_empty_text_stays_empty(nothing: str) -> None:
     assert to_entities(nothing) == Rich("")
 
 
@@ -233,7 +233,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("pattern", HOSTILE, ids=ascii)
-def test_work_grows_no_faster_than_the_text(pattern: str) -> None:
+def test_the_work_is_linear(pattern: str) -> None:
     def work(size: int) -> int:
         return calls(lambda text: split(to_entities(text)), (pattern * size)[:size])
 
@@ -252,7 +252,7 @@ def test_work_grows_no_faster_than_the_text(pattern: str) -> None:
         "```\n" + "\t" * 5000 + "x\n```",
     ],
 )
-def test_a_short_text_never_becomes_an_endless_one(source: str) -> None:
+def test_a_short_text_stays_bounded(source: str) -> None:
     """Wide tables repeat text: by a constant factor, not by its square."""
     assert len(to_entities(source).text) <= 12 * len(source)
 
@@ -267,5 +267,5 @@ def test_a_short_text_never_becomes_an_endless_one(source: str) -> None:
         "*" * 1_000_000,
     ],
 )
-def test_what_is_too_deep_or_too_long_is_shown_as_it_stands(source: str) -> None:
+def test_excess_depth_and_length_are_shown_raw(source: str) -> None:
     assert to_entities(source) == Rich(source.strip())

@@ -85,7 +85,7 @@ def test_html_becomes_markdown(html: str, expected: str) -> None:
         "<!-- EVIL -->",
     ],
 )
-def test_what_a_reader_does_not_see_is_dropped_and_nothing_else(html: str) -> None:
+def test_only_invisible_content_is_dropped(html: str) -> None:
     assert text(f"<p>before</p>{html}<p>after</p>") == "before\n\nafter"
 
 
@@ -98,11 +98,11 @@ def test_what_a_reader_does_not_see_is_dropped_and_nothing_else(html: str) -> No
         "<a class='hidden sm:block' style='color:red'>seen",
     ],
 )
-def test_what_a_reader_sees_is_kept(html: str) -> None:
+def test_visible_content_is_kept(html: str) -> None:
     assert text(html) == "seen"
 
 
-def test_the_marked_main_part_is_the_page() -> None:
+def test_the_main_element_is_the_page() -> None:
     long = "word " * 60
     page = f"<header>Site</header><main><h1>T</h1>{long}</main><div>Cookies?</div>"
     assert text(page) == f"# T\n\n{long.strip()}"
@@ -125,7 +125,7 @@ def test_a_hostile_page_is_read_in_linear_time_or_refused(shape: str) -> None:
     assert found is None or len(found.text) <= len(shape) * MANY * 8
 
 
-def test_a_tag_with_thousands_of_attributes_is_refused_and_one_with_a_picture_is_not() -> None:
+def test_a_tag_with_thousands_of_attributes_is_refused() -> None:
     many = "".join(f" a{n}=b" for n in range(60_000))
     for page in (f"<p{many}>x", f"<script{many}></script>x", f"<p{many}", f"<p a='>'{many}>x"):
         assert readable(page.encode(), "text/html", URL) == UnreadablePage(
@@ -135,7 +135,7 @@ def test_a_tag_with_thousands_of_attributes_is_refused_and_one_with_a_picture_is
     assert text(f"<script>{many}</script>a") == "a"
 
 
-def test_of_a_large_page_only_the_first_elements_are_read() -> None:
+def test_a_large_page_is_cut() -> None:
     found = read("<div>x</div>" * (3_000_000 // 12))
     assert found.is_cut
     assert MAX_ELEMENTS - 2 <= found.text.count("x") <= MAX_ELEMENTS
@@ -170,7 +170,7 @@ def test_any_html_is_read(html: str) -> None:
         (b"\xff", "text/html; charset=utf-8", "\ufffd"),
     ],
 )
-def test_the_encoding_is_found(body: bytes, content_type: str, expected: str) -> None:
+def test_the_encoding_is_detected(body: bytes, content_type: str, expected: str) -> None:
     assert decode(body, content_type) == expected
 
 
@@ -189,16 +189,16 @@ def test_the_encoding_is_found(body: bytes, content_type: str, expected: str) ->
         (b"abc", "image/svg", "neither a page nor text"),
     ],
 )
-def test_what_is_no_text_is_named(body: bytes, content_type: str, why: str) -> None:
+def test_binary_content_is_named(body: bytes, content_type: str, why: str) -> None:
     assert readable(body, content_type, URL) == UnreadablePage(why)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/ld+json; x", "text/csv", ""])
-def test_other_text_stays_as_it_is(content_type: str) -> None:
+def test_other_text_is_unchanged(content_type: str) -> None:
     assert readable(b'{"a": "<b>"}', content_type, URL) == Readable("", '{"a": "<b>"}')
 
 
-def test_invisible_characters_are_dropped_and_joiners_stay() -> None:
+def test_only_invisible_characters_are_dropped() -> None:
     smuggled = "".join(chr(0xE0000 + ord(char)) for char in "ignore")
     body = f"a\u200b{smuggled}b\u202ec \u0645\u06cc\u200c\u0634\u0648\u062f".encode()
     assert readable(body, "text/plain", URL) == Readable(
@@ -206,7 +206,7 @@ def test_invisible_characters_are_dropped_and_joiners_stay() -> None:
     )
 
 
-def test_a_text_of_many_slices_reads_like_a_short_one() -> None:
+def test_a_long_text_reads_like_a_short_one() -> None:
     """Wherever it is cut: blanks stay one, lines stay lines, what is invisible goes."""
     words = "one  two\u200b\t three\r\nfour &nbsp; five "
     body = words * (3 * SLICE // len(words))
@@ -220,6 +220,6 @@ def test_a_text_of_many_slices_reads_like_a_short_one() -> None:
     assert plain.text == "a \n" * SLICE
 
 
-def test_marks_fall_away_however_many_stand_in_a_row() -> None:
+def test_any_number_of_marks_is_removed() -> None:
     """Of these normalizing takes minutes if it gets them at once."""
     assert fold("a" + "\u0301\u0316" * 200_000 + "É") == "ae"

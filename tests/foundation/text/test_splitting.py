@@ -30,7 +30,7 @@ def texts(rich: Rich, limit: int) -> list[str]:
         ("漢字漢字漢", 2, ["漢字", "漢字", "漢"]),
     ],
 )
-def test_cuts_fall_where_the_text_pauses(text: str, limit: int, pieces: list[str]) -> None:
+def test_cuts_fall_at_pauses(text: str, limit: int, pieces: list[str]) -> None:
     assert texts(Rich(text), limit) == pieces
 
 
@@ -52,7 +52,7 @@ def test_a_visible_character_stays_whole(character: str) -> None:
         assert texts(Rich(character * 3), limit) == [character] * 3
 
 
-def test_a_character_longer_than_a_piece_is_cut_between_code_points() -> None:
+def test_an_overlong_character_is_cut_between_code_points() -> None:
     letter = "a" + "\u0301" * 100
     assert "".join(texts(Rich(letter), 10)) == letter
     assert texts(Rich("\N{GRINNING FACE}" * 2), 2) == ["\N{GRINNING FACE}"] * 2
@@ -61,16 +61,16 @@ def test_a_character_longer_than_a_piece_is_cut_between_code_points() -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", " \n\t\u00a0 ", "\u200b", "\u200d\ufeff \u2800", "\u202e"]
 )
-def test_nothing_visible_becomes_a_visible_sign(text: str) -> None:
+def test_invisible_text_becomes_a_visible_sign(text: str) -> None:
     assert split(Rich(text)) == (Rich(NOTHING),)
 
 
-def test_a_blank_line_in_code_is_no_place_to_cut_if_there_is_another() -> None:
+def test_a_blank_line_in_code_is_the_last_choice() -> None:
     rich = to_entities("intro words\n\n```\na\n\nb\n```")
     assert texts(rich, 16) == ["intro words", "a\n\nb"]
 
 
-def test_code_longer_than_a_message_is_cut_at_its_lines() -> None:
+def test_long_code_is_cut_at_its_lines() -> None:
     code = "\n".join(f"line {i}" for i in range(2000))
     pieces = split(to_entities(f"```\n{code}\n```"))
     assert len(pieces) > 3
@@ -87,7 +87,7 @@ def test_the_longest_entities_are_kept() -> None:
     check_message(piece)
 
 
-def test_the_house_may_send_text_that_was_never_markdown() -> None:
+def test_plain_text_needs_no_markdown() -> None:
     """A footer, say: with spaces at its ends, and a half character from a file name."""
     pieces = split(Rich(" x\ud83d ", (Entity("blockquote", 0, 4),)))
     assert pieces == (Rich("x\ufffd", (Entity("blockquote", 0, 2),)),)

@@ -32,7 +32,7 @@ def test_characters_per_token(text: str, low: float, high: float) -> None:
 
 
 @given(st.text("ab1.é今🎉 \n\t\xa0", max_size=80))
-def test_the_estimate_of_a_text_is_what_fits_it(text: str) -> None:
+def test_an_estimate_is_consistent_with_the_limit(text: str) -> None:
     """`estimate` counts word by word, and `fit` piece by piece."""
     tokens = estimate(text)
     assert fit(text, tokens + 1e-6) == text
