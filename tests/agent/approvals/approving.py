@@ -46,7 +46,7 @@ CODES = [f"ABCD22{a}{b}" for a in "23456789" for b in "23456789"]
 
 
 def question(call: str = "t1/c1", **more: Any) -> Question:
-    """A question about a command, in the owner's own chat unless told otherwise."""
+    """Return a question about a command, by default in the owner's own chat."""
     given: dict[str, Any] = {
         "session": "tg-1",
         "call": call,
@@ -64,14 +64,14 @@ def question(call: str = "t1/c1", **more: Any) -> Question:
 
 @attrs.define
 class World:
-    """What lasts over restarts: the disk, the time, the codes not given out yet."""
+    """Everything that survives a restart: the disk, the time, the unused codes."""
 
     path: Path
     now: float = 1_000_000.0
     codes: list[str] = attrs.field(factory=lambda: list(reversed(CODES)))
     posts: list[Post] = attrs.field(factory=list)
     edits: list[Edit] = attrs.field(factory=list)
-    # None: each is named by its number.
+    # None: people are shown by their ids.
     sent: Callable[[Post | Edit], Sent | Unsure | Unsent | Undeliverable] | None = None
     calls: Calls = attrs.field(factory=Calls)
     hints: list[str] = attrs.field(factory=list)

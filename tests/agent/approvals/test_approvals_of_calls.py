@@ -1,4 +1,4 @@
-"""Approvals of calls, by the cases of approvals.jsonl: a test names each that is decided here."""
+"""Approvals of calls, by the cases of approvals.jsonl. A test's name has the ids of its cases."""
 
 import json
 import re
@@ -79,12 +79,12 @@ SOURCE = Path(__file__).read_text()
 
 
 def ids(world: World) -> list[str]:
-    """The ids of all questions, in their order."""
+    """Return the ids of all questions, in their order."""
     return [entry.id for entry in world.entries() if isinstance(entry, ApprovalRequested)]
 
 
 def data(world: World, label: str, post: int = -1) -> str:
-    """What the button carries whose words begin with *label*."""
+    """Return the data of the button whose label starts with *label*."""
     return next(b.data for b in world.posts[post].buttons if b.text.startswith(label))
 
 
@@ -166,7 +166,7 @@ async def test_ap_03_the_first_press_counts(world: World) -> None:
 async def test_ap_04_a_late_press_does_not_run_the_call(
     world: World, mock_clock: MockClock, clock: str
 ) -> None:
-    """By whichever clock it is over first; a clock set back keeps nothing open (CP-35)."""
+    """The first clock that reaches the end counts; a clock set back extends nothing (CP-35)."""
     world.settings = ApprovalSettings(expires=300.0)
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
@@ -186,7 +186,7 @@ async def test_ap_04_a_late_press_does_not_run_the_call(
 
 
 async def test_ap_05_a_press_at_expiry_has_one_result(world: World, mock_clock: MockClock) -> None:
-    """Whatever the press has come to when time is up; the fold is tested in tests/core."""
+    """At any stage of the press; the fold is tested in test_state.py."""
     world.settings = ApprovalSettings(expires=300.0)
     seen: set[tuple[bool, str]] = set()
     async with running(world, OWNER_ROUTE) as ask:
@@ -218,14 +218,14 @@ async def test_ap_06_a_question_survives_a_restart(world: World) -> None:
         old = data(world, "Allow once")
     async with running(world, OWNER_ROUTE) as ask:
         await trio.testing.wait_all_tasks_blocked()
-        assert len(world.posts) == 1  # it stands in the chat
+        assert len(world.posts) == 1  # the question is in the chat
         assert (await ask.press(old)).ok
         assert await ask.seek(question(plan="another")) == Pending()
-        assert await ask.seek(question()) == Pending()  # the newest plan is the one that counts
+        assert await ask.seek(question()) == Pending()  # the newest plan counts
 
 
 async def test_ap_07_a_changed_plan_is_asked_again(world: World) -> None:
-    """The answer about the first does not count for the second."""
+    """The answer about the first plan does not count for the second."""
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
         first = data(world, "Allow once")
@@ -238,7 +238,7 @@ async def test_ap_07_a_changed_plan_is_asked_again(world: World) -> None:
         assert await ask.seek(question(plan="third")) == Pending()
 
 
-# --- permissions that stand -----------------------------------------------------------------------
+# --- lasting permissions --------------------------------------------------------------------------
 
 
 async def test_ap_14_always_covers_the_exact_call(world: World) -> None:
@@ -257,7 +257,7 @@ async def test_ap_14_always_covers_the_exact_call(world: World) -> None:
 
 
 def noting(file: str, *keys: str) -> Question:
-    """A question about writing *file*, which the scopes *keys* cover."""
+    """Return a question about writing *file*, which the scopes *keys* cover."""
     folder = f"{keys[0]}/"
     covers = f"write any file in {folder} or in a folder below it"
     scope = ApprovalScope(keys, f"write in {folder}", covers)
@@ -418,7 +418,7 @@ async def test_only_owners_list_and_revoke_permissions(world: World) -> None:
         assert await ask.seek(question("open")) == Verdict("once", CONTROL)
 
 
-# --- what is shown --------------------------------------------------------------------------------
+# --- the text of a question -----------------------------------------------------------------------
 
 
 async def test_ap_16_the_shown_call_runs(world: World) -> None:
@@ -481,7 +481,7 @@ async def test_ap_19_ids_and_codes_never_reach_a_session(world: World) -> None:
     assert world.hints == ["tg-1"]
 
 
-# --- who, how often, when -------------------------------------------------------------------------
+# --- requester, rate and time ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["press", "type"])
@@ -510,7 +510,7 @@ async def test_ap_23_no_answer_means_no(world: World, autojump_clock: MockClock)
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
         await trio.sleep(24 * HOURS + 1)
-        assert world.hints == ["tg-1"]  # nobody had to ask for it
+        assert world.hints == ["tg-1"]  # it was not requested
         assert await ask.seek(question()) == Verdict("expired", "")
     assert ruled(world) == [("expired", "")]
 
@@ -521,7 +521,7 @@ def at_night(number: int) -> Question:
 
 
 async def later(world: World, seconds: float) -> None:
-    """Let both clocks go on, together."""
+    """Advance both clocks by the same time."""
     for step in (*[60.0] * int(seconds // 60), seconds % 60):
         await trio.sleep(step)
         world.now += step
@@ -531,7 +531,7 @@ async def later(world: World, seconds: float) -> None:
 async def test_ap_25_night_questions_wait_for_the_morning(
     world: World, autojump_clock: MockClock, restarts: bool
 ) -> None:
-    """And have the whole of their time from then on."""
+    """Their full time starts in the morning."""
     morning = world.now + 6 * HOURS
     world.awake = lambda now: max(now, morning)
     world.settings = ApprovalSettings(expires=HOURS)
@@ -579,7 +579,7 @@ async def test_ap_29_every_step_writes_an_entry(world: World) -> None:
     assert times[-1] - times[0] == 7
 
 
-# --- nobody to ask, too much to ask, what is not needed any more ----------------------------------
+# --- no owner, too many questions, withdrawn questions --------------------------------------------
 
 
 async def test_without_an_owners_chat_the_answer_is_no(world: World) -> None:
@@ -594,7 +594,7 @@ async def test_without_an_owners_chat_the_answer_is_no(world: World) -> None:
 
 
 async def test_a_call_that_cannot_be_shown_ends_its_question(world: World) -> None:
-    """A changed call is refused: a yes to its old form must not count."""
+    """A changed call is refused: an approval of its old form must not count."""
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
         changed = msgspec.structs.replace(question(plan="other"), subject="x" * (MAX_SHOWN + 1))
@@ -709,14 +709,14 @@ async def test_a_restart_keeps_the_remaining_time(world: World, mock_clock: Mock
     world.now += 200
     async with running(world, OWNER_ROUTE) as ask:
         await trio.testing.wait_all_tasks_blocked()
-        world.now -= 30  # a small step back: the steady clock goes on from where it was
+        world.now -= 30  # a small step back: the steady clock continues
         mock_clock.jump(100.0)
         await trio.testing.wait_all_tasks_blocked()
         assert await ask.seek(question()) == Verdict("expired", "")
 
 
 async def story(world: World, ask: Asker) -> None:
-    """All kinds of entries."""
+    """Write every kind of entry."""
     for call in ("a", "b", "c", "d"):
         await ask.seek(question(call))
     await ask.rule(CODES[0][-6:], "always")
@@ -725,11 +725,11 @@ async def story(world: World, ask: Asker) -> None:
 
 
 async def test_a_crash_after_any_entry_changes_nothing(world: World, tmp_path: Path) -> None:
-    """Between any two of ask, post, press, record and hint the process may die."""
+    """The process may die between any two of ask, post, press, record and hint."""
     async with running(world, OWNER_ROUTE) as ask:
         await story(world, ask)
     lines = world.path.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 16  # each is asked, shown, decided and settled
+    assert len(lines) == 16  # each goes through request, post, decision and result
     for kept in range(len(lines) + 1):
         one = World(tmp_path / f"{kept}.jsonl")
         one.codes = list(reversed(CODES[kept:]))
@@ -750,7 +750,7 @@ async def test_a_crash_after_any_entry_changes_nothing(world: World, tmp_path: P
             for call in ("a", "b", "c", "d"):
                 await ask.seek(question(call))
             found = {e.question.call: e for e in one.entries() if isinstance(e, ApprovalRequested)}
-            assert len(found) == len(ids(one)) == 4  # nobody was asked twice
+            assert len(found) == len(ids(one)) == 4  # no question was posted twice
             await ask.rule(found["a"].code, "always")
             for call in ("b", "c", "d"):
                 await ask.rule(found[call].code, "denied")

@@ -5,12 +5,12 @@ from elwood.agent.approvals.messages import Pending, Verdict
 from elwood.agent.approvals.state import ApprovalDecided, ApprovalState
 from tests.agent.approvals.test_state import question, sought
 
-# `sought` asks for so many seconds.
+# The timeout of `sought`, in seconds.
 LASTS = 300.0
 
 
 def state(*entries: ApprovalDecided) -> ApprovalState:
-    """Return the state after a question at 0, and *entries* at 1."""
+    """Return the state after a question at time 0 and *entries* at time 1."""
     made = ApprovalState()
     made.apply(0.0, sought("1"))
     for entry in entries:
@@ -19,7 +19,7 @@ def state(*entries: ApprovalDecided) -> ApprovalState:
 
 
 def test_an_expired_question_is_closed_by_the_next_request() -> None:
-    """Even if its timer has not closed it yet: a request may arrive at the same time."""
+    """A request may arrive before the timer has closed the question."""
     asked = question("call 1")
     assert find_decision(state(), asked, LASTS - 1).answer == Pending()
     over = find_decision(state(), asked, LASTS)

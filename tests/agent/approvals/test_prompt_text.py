@@ -31,13 +31,13 @@ from tests.foundation.text.entity_rules import slice_of
 
 HOME = Route("telegram", "1")
 CHANNELS = two_channels(HOME)
-# What Telegram takes, in UTF-16 units.
+# Telegram's limit, in UTF-16 units.
 TELEGRAM = 4096
 EVIL = st.text(
     st.sampled_from("ab \n\t\u202e\u200b\x1b\0\u3164\ufe0f\U0001f600⟨⟩↵/<*_`"), max_size=40
 )
 SUBJECTS = st.tuples(EVIL, st.sampled_from([0, 1, 7, 30, 90])).map(lambda t: t[0] * t[1] + t[0])
-# A bidi override, a zero-width space, ANSI, a Hangul filler: everything that hides or pretends.
+# A bidi override, a zero-width space, ANSI, a Hangul filler: characters that hide or disguise text.
 INVISIBLE = set("\u202e\u200b\x1b\0\u3164\ufe0f")
 
 
@@ -132,7 +132,7 @@ def test_an_overview_has_one_line_per_question(subject: str) -> None:
 
 
 def test_a_question_shortens_reason_and_sources() -> None:
-    """60 characters of the tool, 300 of the reason, 80 of each of five sources."""
+    """Show 60 characters of the tool, 300 of the reason, 80 of each of five sources."""
     sources = ["s" * 200, *"abcdef"]
     asked = case("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))
     (rich,) = request_messages(asked, HOME, CHANNELS)

@@ -49,7 +49,7 @@ def test_the_state_is_bounded() -> None:
 
 
 def test_an_old_permission_covers_the_exact_call() -> None:
-    """Its question had no scope; that of the same call has one today."""
+    """The old question had no scope; a question about the same call has one today."""
     entry = msgspec.json.encode(sought("1"))
     assert b'"scope":null' in entry
     old = msgspec.json.decode(entry.replace(b',"scope":null', b""), type=ApprovalEntry)

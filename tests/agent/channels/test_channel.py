@@ -49,14 +49,14 @@ NAMES = ("tg-7", "tg--5", "work", "task-tea", "mcp-1")
         ((CONSOLE,), ("work", "task-tea"), ("work",)),
         ((TELEGRAM,), ("tg-7", "tg--5", "task-tea"), ("tg-7", "work")),
         ((CONSOLE, TELEGRAM, MCP), NAMES, ("tg-7", "work")),
-        # A terminal for one conversation wakes no other.
+        # A terminal for one conversation wakes only that one.
         ((msgspec.structs.replace(CONSOLE, only="work"),), ("work",), ("work",)),
     ],
 )
 def test_a_session_prefix_selects_the_channel(
     channels: tuple[Channel, ...], served: tuple[str, ...], owners: tuple[str, ...]
 ) -> None:
-    """Whether that is on or not."""
+    """This holds for a disabled channel too."""
     made = with_channels(*channels)
     assert tuple(filter(made.serves, NAMES)) == served
     assert tuple(filter(made.is_owners, NAMES)) == owners

@@ -1,4 +1,4 @@
-"""Notices to senders whose messages are not taken: one per chat, for a bounded number of chats."""
+"""Replies to refused senders: one per chat, for a bounded number of chats."""
 
 import pytest
 import trio
@@ -32,7 +32,7 @@ async def test_the_oldest_reply_is_forgotten(refusal: Busy | NotNow) -> None:
         chats = list(range(MAX_NOTICED + 1))
         for chat in chats:
             await refuse(chat)
-        await refuse(1)  # the oldest notice that is still known
+        await refuse(1)  # the oldest notice that is remembered
         assert told == chats
         await refuse(0)
         assert told == [*chats, 0]

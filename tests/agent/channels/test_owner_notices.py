@@ -1,4 +1,4 @@
-"""News about tasks on their way to the owner."""
+"""Delivery of task news to the owner."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ PLACES = (Route("chat", "1"), Route("chat", "2"))
 async def outbox(
     answer: Callable[[Post], PostResult | None],
 ) -> AsyncIterator[tuple[dict[str, Address[OutboxMail]], list[Post]]]:
-    """Answer every post of the channel "chat" by *answer*; None is no answer in time."""
+    """Answer every post of the channel "chat" with *answer*; with None, do not answer."""
     box, heard = Mailbox[OutboxMail]("outbox", 4), list[Post]()
 
     async def run() -> None:
@@ -56,7 +56,7 @@ async def test_news_reach_the_owner_with_buttons() -> None:
 
 
 async def test_undelivered_news_follow_the_owner() -> None:
-    """They may have arrived where the owner was before, so they are marked."""
+    """They may have arrived on the owner's earlier route, so they are marked."""
     places = list(PLACES)
 
     def answer(post: Post) -> PostResult:
@@ -89,7 +89,7 @@ async def test_without_a_route_news_are_logged(caplog: pytest.LogCaptureFixture)
     [
         ((Unsent("away"), Sent("1")), [False, False], True),
         ((Unsure("cut"), Unsent("away"), Sent("1")), [False, True, True], True),
-        ((None, Sent("1")), [False, True], True),  # nobody answers in time
+        ((None, Sent("1")), [False, True], True),  # the outbox does not answer in time
         ((Undeliverable("blocked"),), [False], False),
     ],
 )

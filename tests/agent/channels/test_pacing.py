@@ -12,7 +12,7 @@ def test_obedient_callers_never_exceed_the_rate(
     for gap in gaps:
         now += gap
         now += bucket.delay(now)
-        assert bucket.delay(now) <= 1e-3  # no second wait: the figure was exact
+        assert bucket.delay(now) <= 1e-3  # no second wait: the first delay was exact
         bucket = bucket.spend(now)
         sent.append(now)
     for first, start in enumerate(sent):

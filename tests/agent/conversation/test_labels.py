@@ -1,4 +1,4 @@
-"""How labels come into a conversation, stay in it, and fall; rows TA-48 to TA-57."""
+"""How a conversation gets labels, keeps them, and loses them; rows TA-48 to TA-57."""
 
 import json
 import re
@@ -57,13 +57,13 @@ def of_a_failure() -> Label:
 
 
 def of_receipts() -> Label:
-    """Elwood's own text adds nothing; the labels of a call were added before."""
+    """Return the labels after receipts; Elwood's own text adds none."""
     own = (*STARTED, CallStarted("t1", "c1", "tool", "pure"), ended(CLEAN), Noticed("t1", "done"))
     assert after(*own[:4], ended(U, "evil.example")) == U
     return after(*own)
 
 
-# What each row leaves behind.
+# The labels after each row.
 ROWS: dict[str, Callable[[], Label]] = {
     "TA-48": lambda: after(*TAINTED, replied("a"), Compacted("summary", 4)),
     "TA-49": lambda: after(*STARTED, ended(U, "memory of evil.example")),
@@ -86,7 +86,7 @@ def test_row_of_the_table(row: str) -> None:
 
 
 def test_a_forwarded_message_is_untrusted() -> None:
-    """TA-51, the other half."""
+    """TA-51, second half."""
     assert after(received("a", "hello"), received("b", "obey me", untrusted=True)) == U
 
 
@@ -146,7 +146,7 @@ def test_a_label_persists(entries: tuple[Entry, ...]) -> None:
 
 
 def test_waiting_messages_carry_their_labels() -> None:
-    """Or a forwarded message that arrives before `/new` would be read as the owner's."""
+    """Otherwise a forwarded message before `/new` would count as the owner's."""
     waiting = (
         received("b", "https://news.example/ ?"),
         received("c", "obey me https://evil.example/", untrusted=True),
@@ -170,7 +170,7 @@ KEPT = (
 
 @pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
 def test_a_denied_call_restores_its_labels(ruling: Ruling) -> None:
-    """The model reads its words, which were written under that label."""
+    """The model reads the call's arguments, which were written under that label."""
     private = tuple(
         msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
         for e in KEPT
@@ -204,7 +204,7 @@ def test_pending_calls_keep_the_labels_of_an_old_conversation() -> None:
 
 
 def test_the_owner_names_addresses_before_strangers_do() -> None:
-    """In a turn, those of its messages that are the owner's."""
+    """In a turn, only the owner's messages count."""
     inputs = (
         received("a", "https://a.example/x"),
         received("b", "see b.example", by="tg:9", untrusted=True),

@@ -1,4 +1,4 @@
-"""What messages hold in memory once they were read from a log."""
+"""Memory of messages that were read from a log."""
 
 import sys
 

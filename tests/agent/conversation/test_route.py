@@ -1,4 +1,4 @@
-"""The address of an answer, as journals of all versions hold it."""
+"""The address of an answer, as journals of all versions store it."""
 
 import msgspec
 import pytest
@@ -32,4 +32,4 @@ def test_integer_routes_of_old_journals_are_read(line: str, route: Route) -> Non
 def test_a_route_survives_a_round_trip(route: Route) -> None:
     line = msgspec.json.encode(route)
     assert msgspec.json.decode(line, type=Route) == route
-    assert b'"topic":"' in line  # the key that journals have had from the start
+    assert b'"topic":"' in line  # journals have used this key from the start

@@ -47,13 +47,13 @@ TWO = asking("a/m", "a/s", fallbacks=("b/n",), max_tokens=20)
 
 @pytest.fixture
 def clock() -> MockClock:
-    """Time that passes when everybody waits."""
+    """Return a clock that jumps when every task waits."""
     return MockClock(autojump_threshold=0.0)
 
 
 @attrs.frozen
 class Fail:
-    """What a scripted provider may do instead of answering; *begun* after some text."""
+    """A failure of a scripted provider; if *begun*, after some text."""
 
     kind: FailureKind
     retry_after: float | None = None
@@ -63,9 +63,9 @@ class Fail:
 
 @attrs.define
 class Scripted:
-    """A provider without a network, for virtual time: fails by its script, then answers.
+    """A provider without a network, for virtual time. It fails as scripted, then answers.
 
-    Each response takes *took* seconds; a *greedy* one is as long as it may be.
+    Each response takes *took* seconds; a *greedy* one uses the whole limit.
     """
 
     script: list[Fail] = attrs.field(factory=list)
@@ -197,7 +197,7 @@ async def house(
 
 
 def at(provider: Scripted) -> list[float]:
-    """The times of the attempts, from the first one on."""
+    """Return the times of the attempts, relative to the first."""
     return [round(when - provider.asked[0][0], 2) for when, _ in provider.asked]
 
 
@@ -234,7 +234,7 @@ async def test_an_error_for_people_is_not_retried(
             assert isinstance(answer, ModelUnavailable)
             assert answer.why.endswith("scripted (tried at 12:00)")
         assert list(it.troubles()) == ["a"]
-        # Mended by a person: found out by a single probe after the pause.
+        # A person repaired it: one probe after the pause finds out.
         a.otherwise = None
         await trio.sleep(1000)
         assert isinstance(await it.ask(), Completion)
@@ -242,7 +242,7 @@ async def test_an_error_for_people_is_not_retried(
 
 
 async def test_a_message_retries_an_error_for_people(tmp_path: Path, clock: MockClock) -> None:
-    """A message for each, and all that wait for one attempt share its result."""
+    """All waiting turns share the result of one attempt."""
     a = Scripted(otherwise=Fail("spend_limit"))
     async with house(tmp_path, a=a) as it:
         for minutes in range(3):
@@ -262,7 +262,7 @@ async def test_a_message_retries_an_error_for_people(tmp_path: Path, clock: Mock
         await it.ask(role="observer")
         assert len(a.asked) == asked + 1
         await trio.sleep(1)
-        await it.ask(role="a/m")  # the model that they have chosen
+        await it.ask(role="a/m")  # the model of their choice
         asked += 1
         assert len(a.asked) == asked + 1
         await trio.sleep(1)
@@ -283,7 +283,7 @@ async def test_a_fallback_answer_does_not_wait_for_credit(tmp_path: Path, clock:
 async def test_interrupted_responses_are_retried_a_few_times(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    """LLM-12: overload may come within the stream."""
+    """LLM-12: an overload error may arrive within the stream."""
     a = Scripted(otherwise=Fail("overloaded", begun=True))
     async with house(tmp_path, a=a) as it:
         await it.models.ask(wanted(within=60.0))
@@ -387,7 +387,7 @@ async def test_a_retired_model_falls_back(tmp_path: Path, clock: MockClock) -> N
 
 
 async def test_an_empty_budget_prevents_the_call(tmp_path: Path, clock: MockClock) -> None:
-    """LLM-42; and a restart changes nothing about it."""
+    """LLM-42; a restart changes nothing."""
     a, limits = Scripted(), Limits(session_tokens=200, day_tokens=400)
     async with house(tmp_path, limits=limits, a=a) as it:
         for session in ("s", "s", "t", "t"):
@@ -411,7 +411,7 @@ async def test_the_budget_is_checked_before_each_attempt(tmp_path: Path, clock: 
     a = Scripted(otherwise=Fail("cut", begun=True))
     async with house(tmp_path, limits=Limits(session_tokens=25), a=a) as it:
         assert isinstance(await it.ask(), BudgetSpent)
-    assert len(a.asked) == 1  # a broken response is billed too, as well as we can guess
+    assert len(a.asked) == 1  # a broken response is charged by our estimate
 
 
 @pytest.mark.parametrize("limits", [Limits(day_tokens=500), Limits(day_usd=0.5)])
@@ -429,12 +429,12 @@ async def test_concurrent_turns_share_the_limit(
         async with trio.open_nursery() as turns:
             for number in range(50):
                 turns.start_soon(ask, number)
-        await trio.testing.wait_all_tasks_blocked()  # until all costs are noted
+        await trio.testing.wait_all_tasks_blocked()  # until all costs are written
         day = (await it.models.ask(Spending(session="s"))).day
     done = [one for one in answers if isinstance(one, Completion)]
     refused = [one.why for one in answers if isinstance(one, BudgetSpent)]
     assert len(done) + len(refused) == 50
-    assert a.most > 10  # they were made side by side
+    assert a.most > 10  # they ran concurrently
     assert day.tokens <= (limits.day_tokens or math.inf)
     assert 0.4 < day.usd <= (limits.day_usd or 0.5)
     assert all("a day is too little for an answer. It resets at" in why for why in refused)
@@ -457,7 +457,7 @@ async def test_a_dollar_limit_needs_a_price(tmp_path: Path, clock: MockClock) ->
         assert "do not know the price of a/m" in refused.why
         assert "models.prices" in refused.why
         assert isinstance(await it.ask_for("news", Budget(usd=1.0), "one"), BudgetSpent)
-    async with house(tmp_path, a=a) as it:  # the limit in tokens holds as well
+    async with house(tmp_path, a=a) as it:  # the token limit applies too
         assert isinstance(await it.ask_for("news", Budget(1000, 1.0), "one"), Completion)
     assert len(a.asked) == 1
 
@@ -486,7 +486,7 @@ async def test_the_third_failure_is_reported(tmp_path: Path, clock: MockClock) -
 
 
 async def test_a_job_budget_covers_all_its_conversations(tmp_path: Path, clock: MockClock) -> None:
-    """Each call is of 110 tokens; also the summary of a job's turn is the job's."""
+    """Each call has 110 tokens; the summary of a job's turn counts for the job."""
     a, budget = Scripted(), Budget(tokens=200)
     async with house(tmp_path, a=a) as it:
         assert isinstance(await it.ask_for("news", budget, "one"), Completion)
@@ -494,7 +494,7 @@ async def test_a_job_budget_covers_all_its_conversations(tmp_path: Path, clock: 
         summed_up = await it.models.ask(summary)
         assert isinstance(summed_up, Completion)
         assert isinstance(await it.ask_for("mail", budget), Completion)
-    async with house(tmp_path, a=a) as it:  # a restart fills no budget
+    async with house(tmp_path, a=a) as it:  # a restart refills no budget
         asked = len(a.asked)
         stopped = await it.ask_for("news", budget, "three")
         assert isinstance(stopped, BudgetSpent)
@@ -541,7 +541,7 @@ async def test_ten_overloaded_sessions_share_one_probe(tmp_path: Path, clock: Mo
             a.otherwise = None
         assert len(answers) == 10
         assert all(isinstance(answer, Completion) for answer in answers)
-        # As soon as one is being answered, the others go on together.
+        # When one is answered, the others continue together.
         assert a.most == 10
         assert it.troubles() == {}
 
@@ -630,7 +630,7 @@ async def test_an_unwritten_cost_blocks_further_calls(tmp_path: Path, clock: Moc
 
 
 async def test_a_role_uses_its_own_settings(tmp_path: Path, clock: MockClock) -> None:
-    """A summary has its role's first model, else those of the answers; only it thinks less."""
+    """A summary uses its role's model, or the answers' models; only a summary thinks less."""
     summarizer = RoleSettings(model="b/n", thinking="low", max_tokens=7)
     settings = ModelSettings(roles={**ONE.roles, "summarizer": summarizer})
     a, b = Scripted(greedy=True), Scripted(greedy=True)

@@ -198,7 +198,7 @@ async def test_thinking_is_returned_unchanged() -> None:
         stored = msgspec.json.decode(msgspec.json.encode(tuple(history)), type=tuple[Message, ...])
         fake.script = [Say("again", thinking="more")]
         await anthropic.complete(wanted(*stored, Human("more")), lambda text: None)
-        # A changed past is found out.
+        # A changed history is detected.
         changed = (Human("other"), *stored[1:], Human("more"))
         with pytest.raises(ModelFailure) as caught:
             await anthropic.complete(wanted(*changed), lambda text: None)
@@ -322,7 +322,7 @@ async def test_a_revoked_key_is_not_shown() -> None:
 
 
 async def test_a_missing_key_differs_from_a_revoked_one() -> None:
-    """A service at our own address may need no key and gets the request; the others do not."""
+    """A service at a configured address may need no key, so it gets the request."""
     fake = FakeModels(key=KEY)
     async with serving(fake.answer) as url, aclosing(Client()) as client:
         for address, requests in ((url, 1), ("https://api.anthropic.com", 1)):

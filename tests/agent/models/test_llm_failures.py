@@ -41,7 +41,7 @@ def limited(headers: dict[str, str], code: str = "") -> Error:
     return Error(429, "rate_limit_error", "m", headers, {"error_code": code} if code else None)
 
 
-# id, what the provider does, expected: kind, kind/problem, or a check of single fields
+# id; the provider's behaviour; the expected kind, kind/problem, or a check of single fields
 CASES: list[tuple[str, Step, dict[str, object]]] = [
     ("LLM-01", limited({"retry-after": "7"}), {"kind": "rate_limit", "retry_after": 7.0}),
     ("LLM-02", limited({}, "enforced_spend_limit_reached"), {"kind": "spend_limit"}),
@@ -141,14 +141,14 @@ CALL = (("list_files", "{}"),)
     ],
 )
 async def test_each_stop_reason_has_its_kind(row: str, step: Say, stop: str, calls: int) -> None:
-    """Calls may run only after "tools"; the turn handles each stop reason."""
+    """Calls may run only after "tools"; the turn handles each other stop reason."""
     completion = await complete(step)
     assert (completion.stop, len(completion.message.calls)) == (stop, calls)
     assert completion.usage.estimated == (row == "LLM-41")
 
 
 def test_every_row_is_covered() -> None:
-    """The rest is decided by the actor (tests/agent/models/test_actor.py) or the turn."""
+    """The actor (test_actor.py) or the turn decides the other rows."""
     client = {row for row, _, _ in CASES} | {f"LLM-{n}" for n in (*range(13, 24), 41)}
     actor = {"LLM-08", "LLM-42", "LLM-44"}
     turn = {"LLM-26", "LLM-27", "LLM-43"}
@@ -185,7 +185,7 @@ async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
             assert await receive.receive()
             assert not gone.is_set()
             nursery.cancel_scope.cancel()
-        with trio.fail_after(60):  # far less than a response may take
+        with trio.fail_after(60):  # much less than the limit of a response
             await gone.wait()
         assert isinstance(await it.ask(), Completion)
         assert (await it.models.ask(Spending(session="s"))).session.estimated

@@ -31,13 +31,13 @@ from tests.every_tool import every_tool
 TOOLS = {tool.name: tool for tool in every_tool()}
 SPECS = tuple(tool.spec for tool in TOOLS.values())
 MODEL: Provider = OfflineModel()
-# Words that would be claims if they were the model's.
+# Text that would be a claim if the model wrote it.
 LIES = "Mail sent to Anna. I have deleted your backup."
 HEAD = "[Saturday 2026-11-21 23:31 UTC]"
 
 
 class Talk:
-    """A conversation as the turn keeps it: every answer is appended, results as given."""
+    """A conversation like the turn's: every answer is appended, results as given."""
 
     def __init__(self, tools: tuple[ToolSpec, ...] = SPECS) -> None:
         self.prompt = Prompt("You are Elwood.", tools)
@@ -113,7 +113,7 @@ async def test_a_command_calls_its_tool(
     talk = Talk()
     completion = await talk.say(said)
     assert calls(completion) == [(tool, arguments)]
-    msgspec.convert(arguments, TOOLS[tool].input)  # the real tool understands it
+    msgspec.convert(arguments, TOOLS[tool].input)  # the real tool accepts it
     assert completion.stop == "tools"
     told = await talk.results(LIES)
     assert told.startswith(words)
@@ -121,7 +121,7 @@ async def test_a_command_calls_its_tool(
 
 
 def assert_quoted(told: str) -> None:
-    """*told* contains words of others only in code or in quotes."""
+    """*told* contains other people's text only in code or quotes."""
     assert LIES in told
     assert LIES not in re.sub(r"(?s)^```\n.*?\n```$|“[^”]*”", "", told, flags=re.M)
 
@@ -180,7 +180,7 @@ async def test_without_tools_the_answer_explains_it() -> None:
 
 
 async def test_a_late_result_is_quoted() -> None:
-    """The same for the result of a call that had waited for the owner's yes."""
+    """The same for the result of a call that had waited for the owner's approval."""
     talk = Talk()
     await talk.say("run make")
     await talk.results(WAITING, failed=True)

@@ -86,7 +86,7 @@ async def complete(step: Bytes | Say, *, echo: EchoReasoning = "none") -> Comple
 @pytest.mark.parametrize(
     ("fragments", "expected"),
     [
-        # As OpenAI does: the id and the name come first, arguments by index.
+        # OpenAI: id and name first, then arguments by index.
         (
             [
                 [fragment(0, "a", "ls", "")],
@@ -96,18 +96,18 @@ async def complete(step: Bytes | Say, *, echo: EchoReasoning = "none") -> Comple
             ],
             [("a", "ls", '{"x": 1}'), ("b", "cat", "{}")],
         ),
-        # Ids and names repeated, or empty, in later fragments.
+        # Ids and names are repeated, or empty, in later fragments.
         (
             [[fragment(0, "a", "ls", "{")], [fragment(0, "a", "ls", "}")], [fragment(0, "", "")]],
             [("a", "ls", "{}")],
         ),
-        # No index: a new id begins a new call, the known one goes on.
+        # No index: a new id starts a new call, a known id continues its call.
         ([[fragment(None, "a", "ls", "{")], [fragment(None, "a", None, "}")]], [("a", "ls", "{}")]),
         (
             [[fragment(None, "a", "ls", "{}")], [fragment(None, "b", "ls", "{}")]],
             [("a", "ls", "{}"), ("b", "ls", "{}")],
         ),
-        # The same index for everything, told apart by the ids.
+        # The same index for all; the ids differ.
         (
             [[fragment(0, "a", "ls", "{}")], [fragment(0, "b", "cat", "{}")]],
             [("a", "ls", "{}"), ("b", "cat", "{}")],
@@ -120,12 +120,12 @@ async def complete(step: Bytes | Say, *, echo: EchoReasoning = "none") -> Comple
             ],
             [("new_1", "ls", "{}"), ("new_2", "cat", "{}"), ("new_3", "rm", "{}")],
         ),
-        # No index and no id in what follows.
+        # No index and no id in later fragments.
         (
             [[fragment(name="ls")], [fragment(arguments="{")], [fragment(arguments="}")]],
             [("new_1", "ls", "{}")],
         ),
-        # Arguments as an object, as null, or not there at all.
+        # Arguments as an object, null, or missing.
         ([[fragment(0, "a", "ls", {"x": 1})]], [("a", "ls", '{"x":1}')]),
         (
             [[{"index": 0, "id": "a", "function": {"name": "ls", "arguments": None}}]],
@@ -271,7 +271,7 @@ RECORDS, STOPPED = Notice("The reader will be shown: act 1"), Notice("That turn 
 
 
 def called(number: int) -> tuple[Message, Message]:
-    """Make a call and its result."""
+    """Return a call and its result."""
     said = Assistant((ToolCall(f"c{number}", "list_files", "{}"),), "", "m", msgspec.Raw(b"null"))
     return said, Results((Result(f"c{number}", f"r{number}"),))
 
@@ -293,7 +293,7 @@ HISTORIES: list[tuple[Message, ...]] = [
 
 @pytest.mark.parametrize("history", HISTORIES)
 async def test_strict_servers_accept_every_history(history: tuple[Message, ...]) -> None:
-    """The fake refuses what Mistral's API and chat templates refuse."""
+    """The fake is as strict as Mistral's API and chat templates."""
     fake = FakeModels()
     async with provider(fake) as openai:
         await openai.complete(wanted(*history), lambda text: None)
@@ -301,7 +301,7 @@ async def test_strict_servers_accept_every_history(history: tuple[Message, ...])
 
 @pytest.mark.parametrize("host", ["api.mistral.ai", "proxy.example"])
 def test_mistral_gets_short_call_ids(host: str) -> None:
-    """A history may contain ids of other services, unchanged."""
+    """A history may contain the ids of other services."""
     settings = ProviderSettings(api="openai", base_url=f"https://{host}/v1")
     openai = OpenAI("m", settings, Client(), str)
     ids = ("call_PTLP8xhu3uwZk4l3nlnrrJha", "D681PevKs")
@@ -333,7 +333,7 @@ STEPS = st.lists(st.sampled_from(["human", "notice", "round", "said"]), max_size
 
 @given(STEPS)
 def test_a_history_is_a_prefix_of_the_next(steps: list[str]) -> None:
-    """The server need not read a prefix again."""
+    """The server can reuse a cached prefix."""
     openai = OpenAI("m", ProviderSettings(api="openai"), Client(), str)
     history: list[Message] = [Human("a")]
     before: list[Any] = [{"role": "system", "content": ""}]
@@ -351,7 +351,7 @@ def test_a_history_is_a_prefix_of_the_next(steps: list[str]) -> None:
         sent = msgspec.json.decode(msgspec.json.encode(payload))["messages"]
         assert chat_problem({"messages": sent}) is None
         if step == "said":
-            continue  # nothing is asked before somebody says more
+            continue  # no request before the next message
         assert sent[: len(before) - 1] == before[:-1]
         for old, grown in zip(before[-1:], sent[len(before) - 1 :], strict=False):
             assert grown == {**old, "content": grown["content"]}
@@ -377,7 +377,7 @@ async def test_a_result_cannot_imitate_a_notice() -> None:
 
 
 async def test_a_reused_call_id_is_replaced() -> None:
-    """Some servers name the first call of each response the same."""
+    """Some servers use the same id in each response."""
     step = Say(calls=(("list_files", "{}"),), ids=("call_0",))
     fake = FakeModels(script=[step, step])
     async with provider(fake) as openai:
@@ -401,7 +401,7 @@ async def test_a_truncated_stream_yields_no_call() -> None:
                 completion = await openai.complete(wanted(), lambda text: None)
             except ModelFailure as error:
                 kinds.add(error.fault.kind)
-            else:  # only what comes after the response itself is missing
+            else:  # only the end of the stream is missing
                 assert b"[DONE]" in whole[:cut]
                 assert completion.stop == "tools"
     assert kinds == {"cut"}

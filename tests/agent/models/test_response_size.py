@@ -1,4 +1,4 @@
-"""A response has a size that it may have: a service that ignores its limit is not listened to."""
+"""The size of a response is bounded, even if the service ignores its limit."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.fake_models import SSE, Bytes, FakeModels, event
 
 Json = dict[str, Any]
 PIECE = "lorem ipsum " * 5_000
-# More than any response may have; then the server is silent, so reading on would stall.
+# Larger than any response; then the server is silent, so further reading would hang.
 PIECES = MOST_EVENT_BYTES // len(PIECE) + 1
 DELTA = {"type": "text_delta", "text": PIECE}
 

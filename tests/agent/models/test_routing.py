@@ -1,4 +1,4 @@
-"""What follows a failure: the reactions, by the ids of their rows."""
+"""Reactions to failures, by the ids of their rows."""
 
 from typing import get_args
 
@@ -102,7 +102,7 @@ def test_a_model_name_includes_the_provider() -> None:
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "later"}, None),
-        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, None),  # of what clock?
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, None),  # the clock is unknown
         ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT", "date": NOON}, 30.0),
         ({"retry-after": "Saturday, 21-Nov-26 12:00:30 GMT", "date": NOON}, 30.0),
         ({"retry-after": "Sat Nov 21 12:00:30 2026", "date": NOON}, 30.0),

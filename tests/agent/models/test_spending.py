@@ -41,7 +41,7 @@ TODAY = "2026-11-21"
         ("claude-sonnet-5-5", Usage(cache_write=1_000_000, cache_write_1h=400_000), 3.1),
         ("claude-haiku-5-5", Usage(100_000, 1_000_000), 0.51),
         ("claude-haiku-5-5", Usage(100_001, 1_000_000), 2.5500005),
-        # The tier goes by the whole prompt, from the cache or not.
+        # The tier depends on the whole prompt, cached or not.
         ("claude-haiku-5-5", Usage(1, cache_read=100_000), 0.0050005),
     ],
 )
@@ -82,7 +82,7 @@ def folded(*entries: Charged) -> Ledger:
     ],
 )
 def test_limits_are_hard_and_name_their_reset(limits: Limits, zone: str, why: str | None) -> None:
-    """LLM-42: 200 tokens of ours today, 400 of the day, 500 of the month."""
+    """LLM-42: 200 tokens of this session, 400 of the day, 500 of the month."""
     others = (entry("other"), entry("other"))
     ledger = folded(entry(), entry(), entry(day="2026-11-20"), *others)
     verdict = limit_reached(limits, ledger, Caller("s"), NOON, zone)

@@ -24,7 +24,7 @@ BUDGET = Budget(tokens=150)
 
 
 class World:
-    """A usage book on one file, for each opening; *told* has the warnings to the owner."""
+    """Opens a usage book on one file; *told* has the warnings to the owner."""
 
     def __init__(self, path: Path, segment: int = SEGMENT) -> None:
         self.now = NOON
@@ -62,7 +62,7 @@ STEPS = st.lists(
 def test_limits_hold_over_random_restarts(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str, int]], segment: int
 ) -> None:
-    """Calls are made one by one; a restart loses only unwritten costs."""
+    """Calls run one at a time; a restart loses only unwritten costs."""
     world = World(tmp_path_factory.mktemp("usage") / "usage.jsonl", segment)
 
     async def live() -> None:

@@ -1,4 +1,4 @@
-"""Pairing: access is granted by an owner, once, and survives restarts."""
+"""Pairing: an owner grants access once, and it survives restarts."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The decision table, row by row; what of it is labels is in test_labels.py."""
+"""The decision table, row by row; test_labels.py has the rows about labels."""
 
 from typing import Literal
 
@@ -72,7 +72,7 @@ def search(words: str) -> SearchWeb:
     return SearchWeb(Quotation("text from notes.md"))
 
 
-# What each row is about, by hand.  A row about several acts has them all.
+# The actions of each row, written by hand.
 ACTS: dict[str, list[Action]] = {
     "TA-01": [ReadFiles()],
     "TA-02": [RunCommand("safe")],
@@ -110,7 +110,7 @@ ACTS: dict[str, list[Action]] = {
     "TA-35": [SendRequest("news.example"), SendRequest("news.example", "allowed")],
     "TA-36": [SendMessage("person")],
     "TA-37": [SendMessage("group")],
-    # The sandbox never has network; `core.commands` judges the words.
+    # The sandbox never has network; elwood/features/shell judges the command line.
     "TA-38": [RunCommand("forbidden", "there is no network in the sandbox")],
     "TA-39": [SendMessage("owner")],
     "TA-40": [CallRemote("read", open_world=True), CallRemote("write", open_world=True)],
@@ -123,7 +123,7 @@ ACTS: dict[str, list[Action]] = {
 NAMED: dict[str, Situation] = {
     "TA-15": Situation(label=U, principal="owner", named_now=frozenset({PAGE, "news.example"})),
     "TA-31": Situation(label=UP, principal="owner", named_before=frozenset({PAGE, "news.example"})),
-    # Named, but only after something untrusted was read.
+    # The owner named it, but only after something untrusted was read.
     "TA-32": Situation(label=UP, principal="owner", named_now=frozenset({PAGE, "news.example"})),
     "TA-45": Situation(label=UP, principal="task"),
 }
@@ -146,14 +146,14 @@ def test_row_of_the_table(row: str) -> None:
 
         assert type(decision).__name__.lower() == expected, action
         if isinstance(decision, Ask) and in_row(row).label.untrusted:
-            # None offers "always" (AP-15, TA-14, TA-35), and the question has the reason.
+            # No question offers "always" (AP-15, TA-14, TA-35), and each has its reason.
             assert not decision.remember
             assert "has read" in decision.why
 
 
 def test_every_row_is_covered() -> None:
     assert len(ROWS) == 55
-    # TA-30, to approve something: no tool can.
+    # TA-30 approves something, and no tool can.
     assert {"TA-30"} | set(ACTS) | set(LABEL_ROWS) == set(ROWS)
     assert not set(ACTS) & set(LABEL_ROWS)
 
@@ -222,13 +222,13 @@ def test_an_untrusted_source_may_name_a_quotation() -> None:
 
 
 def test_other_words_for_a_known_host_need_approval() -> None:
-    """Stricter than the letter of TA-31: the rest of the address can carry data out."""
+    """Stricter than TA-31: the rest of the address can carry data out."""
     for told in (fetch(20, "https://news.example/?q=passport"), fetch(2, "https://news.example/1")):
         assert isinstance(decide("t", told, in_row("TA-31"), Rules()), Ask)
 
 
 def test_a_waiting_task_may_read_and_report() -> None:
-    """TA-45 is about effects only."""
+    """TA-45 concerns effects only."""
     for action in (ReadFiles(), SendMessage("owner"), SearchWeb()):
         assert decide("t", action, in_row("TA-45"), Rules()) == Allow(), action
 

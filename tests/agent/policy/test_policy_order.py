@@ -1,6 +1,6 @@
-"""The policy only gets stricter: with labels, with others than the owner, with fewer names.
+"""The policy only gets stricter with labels, with other people, and with fewer named addresses.
 
-Whatever has finitely many values is tried in full.
+Every field with finitely many values is tried in full.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ LABELS = [Label(u, p) for u, p in product((False, True), repeat=2)]
 PRINCIPALS = get_args(Situation.__annotations__["principal"])
 NAMES = [frozenset(names) for names in ((), (URL,), (HOST,), (URL, HOST))]
 RULES = [Rules(), *(Rules(tools={"t": word}) for word in get_args(Word))]
-# Values of the fields that have no end of them; the numbers are both sides of every limit.
+# Samples for the unbounded fields; the numbers are on both sides of every limit.
 OPEN_FIELDS: dict[str, list[object]] = {
     "url": [URL, "https://a.example/"],
     "host": [HOST],
@@ -71,7 +71,7 @@ PAIRS = [
 
 
 def strictness(decision: Decision) -> int:
-    """Order decisions (AP-26)."""
+    """Return a sort key for decisions (AP-26)."""
     match decision:
         case Allow():
             return 0
@@ -82,7 +82,7 @@ def strictness(decision: Decision) -> int:
 
 
 def test_a_graver_situation_loosens_nothing() -> None:
-    """Exhaustive; Ask with *remember* is looser than Ask without."""
+    """Try everything; Ask with *remember* is looser than Ask without."""
     tried = decisions = 0
     for action, rules in product(actions(), RULES):
         strict = [strictness(decide("t", action, each, rules)) for each in SITUATIONS]

@@ -1,4 +1,4 @@
-"""Private data in outgoing words (TA-33)."""
+"""Private data in outgoing text (TA-33)."""
 
 import base64
 import tracemalloc
@@ -17,7 +17,7 @@ from elwood.agent.policy.quotations import (
     without_origins,
 )
 
-# ASCII letters to the full-width ones of East Asian writing.
+# ASCII letters to East Asian full-width letters.
 WIDE = {ord(char): ord(char) - 0x21 + 0xFF01 for char in ascii_letters}
 NOTES = "Dear diary, my passport has the number C01X00T47 and Zoë's café is closed.\n"
 
@@ -59,7 +59,7 @@ def test_two_adjacent_words_are_no_quotation() -> None:
 def test_an_oversized_text_counts_as_a_quotation() -> None:
     assert quotes("x" * (MAX_TEXT + 1), [])
     assert not quotes("x" * MAX_TEXT, [])
-    assert quotes("\ufdfa" * (MAX_TEXT // 2), [])  # one that stands for eighteen
+    assert quotes("\ufdfa" * (MAX_TEXT // 2), [])  # one character that expands to eighteen
 
 
 @given(st.text("ab ", max_size=40), st.text("ab ", max_size=40))

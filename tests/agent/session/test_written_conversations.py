@@ -230,27 +230,30 @@ ITS = {
 }  # fmt: skip
 
 
-def conversation(text: str) -> list[Entry]:
-    """One in which everybody says *text*, wherever somebody can say something."""
-    said = Received("a", text or "x", text, ROUTE, 0.0, untrusted=True, speaker=text)
+def build_conversation(text: str) -> list[Entry]:
+    """Return a conversation with *text* wherever a person or a model can write.
+
+    A blank message has no entry in a real log, so "x" replaces it.
+    """
+    words = text if text.strip() else "x"
     return [
-        said,
+        Received("a", words, text, ROUTE, 0.0, untrusted=True, speaker=text),
         TurnStarted("t1", ("a",), 1, text),
         CallStarted("t1", "c", text, "once", text),
         CallEnded("t1", "c", text, "failed", text, text),
-        Replied("t1", "t1", ("a",), ROUTE, text or "x"),
-        *turn("t2", "b", text or "x", text or "x"),
+        Replied("t1", "t1", ("a",), ROUTE, words),
+        *turn("t2", "b", words, words),
         Resumed(5),
-        *turn("t3", "d", text or "x", text or "x"),
+        *turn("t3", "d", words, words),
     ]
 
 
-PLAIN_PAGE = page_of(conversation(""))
+PLAIN_PAGE = page_of(build_conversation(""))
 
 
 def check_page(text: str) -> None:
     """Whatever is said, the page has the elements that are ours when nothing special is."""
-    page = page_of(conversation(text), text)
+    page = page_of(build_conversation(text), text)
     counts, plain = (Counter(one.tag for one in p.iter()) for p in (page, PLAIN_PAGE))
     assert all(counts[tag] == plain[tag] for tag in OURS)
     assert counts.keys() <= plain.keys() | ITS
@@ -300,7 +303,7 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_control_characters_are_removed(format_: Format) -> None:
-    log = conversation("".join(HOSTILE))
+    log = build_conversation("".join(HOSTILE))
     text = exported("\u202e\x1bx", History("s", numbered(log)), UTC, format_, str)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)

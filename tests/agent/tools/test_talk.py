@@ -1,4 +1,4 @@
-"""The tools that say something: through a real outbox to a fake Bot API."""
+"""The tools that send messages, through a real outbox to a fake Bot API."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ class People(Address[ApprovalsMail]):
 
 @attrs.define
 class Speaker:
-    """The tools that talk, with a workspace and people, called from *here*."""
+    """The sending tools with a workspace and people, called from *here*."""
 
     workspace: Path
     channels: Channels
@@ -101,13 +101,13 @@ def put(hands: Speaker, name: str, content: bytes) -> None:
 
 
 async def send(hands: Speaker, text: str = "", to: str = "here", *files: str) -> str:
-    """Examine and send, as the gate does."""
+    """Plan and send like the gate."""
     given = MessageToSend(text, to, files)
     plan = await hands.tools.plan_message(given, hands.context())
     return await hands.tools.send_message(given, hands.context(plan.facts))
 
 
-# --- what is sent ------------------------------------------------------------------------------
+# --- sending -----------------------------------------------------------------------------------
 
 
 async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_recipient_must_be_admitted(tmp_path: Path) -> None:
             await send(hands, "hi", "tg:56")
 
 
-# --- what is examined --------------------------------------------------------------------------
+# --- planning ----------------------------------------------------------------------------------
 
 
 async def test_the_plan_shows_everything(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_only_the_address_names_the_recipient(
 
 
 async def test_changed_files_are_not_sent(tmp_path: Path) -> None:
-    """AP-08 and AP-09: a file, or what its link leads to, changed after it was allowed."""
+    """AP-08 and AP-09: a file, or the target of its link, changed after the approval."""
     async with talking(tmp_path) as (fake, hands):
         put(hands, "a.txt", b"harmless")
         put(hands, "b.txt", b"another")
@@ -279,7 +279,7 @@ async def test_problems_are_reported_before_sending(tmp_path: Path) -> None:
         assert not fake.calls
 
 
-# --- what becomes of it ------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["lose", "drop"])
@@ -304,7 +304,7 @@ async def test_a_certain_failure_is_reported(tmp_path: Path) -> None:
 
 
 async def answer(mailbox: Mailbox[OutboxMail], *outcomes: PostResult | None) -> list[Post]:
-    """Answer posts with *outcomes*; None is no answer at all."""
+    """Answer posts with *outcomes*; do not answer for None."""
     posts = []
     for outcome in outcomes:
         post = await mailbox.receive()
@@ -355,7 +355,7 @@ async def test_a_silent_outbox_is_reported(tmp_path: Path, autojump_clock: MockC
         with pytest.raises(ToolFailure, match=r"b.txt may or.*before it.*: a.txt") as caught:
             await send(hands, "", "here", "a.txt", "b.txt")
         assert caught.value.unknown
-        # The call itself has 180 s, and could not say it.
+        # The call's own timeout is 180 s and would hide the reason.
         assert trio.current_time() < 180
 
 
