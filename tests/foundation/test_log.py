@@ -1,4 +1,4 @@
-"""What a log record looks like on stderr, and what never stands there."""
+"""The format of a log record on stderr, and the text that never appears there."""
 
 import io
 import logging
@@ -135,7 +135,7 @@ def test_a_terminal_gets_a_short_harmless_line() -> None:
 
 
 def run(program: str, **kwargs: object) -> str:
-    """Run *program* with its stderr in a pipe whose JOURNAL_STREAM is `{stream}`."""
+    """Run *program* with stderr in a pipe and JOURNAL_STREAM set to `{stream}`."""
     read, write = os.pipe()
     status = os.fstat(write)
     environ = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
@@ -181,7 +181,7 @@ def test_an_unformattable_record_is_not_shown_raw() -> None:
     assert text == '{"level":"error","event":"unloggable","logger":"elwood.x"}\n'
 
 
-# --- what ends, parts, and the file ---------------------------------------------------------------
+# --- spans, loggers and the file ------------------------------------------------------------------
 
 
 def test_a_span_logs_its_time_and_outcome(stream: io.StringIO) -> None:
@@ -228,7 +228,7 @@ def test_the_file_gets_the_same_lines_and_is_rotated(stream: io.StringIO, tmp_pa
     logging.getLogger("httpx2").info("not ours")
     rotated.close()
     parts = [path, *(tmp_path / f"elwood.log.{number}" for number in range(1, log.KEPT + 1))]
-    assert sorted(tmp_path.iterdir()) == sorted(parts), "no more are kept"
+    assert sorted(tmp_path.iterdir()) == sorted(parts), "older ones are removed"
     assert all(part.stat().st_mode & 0o777 == 0o600 for part in parts)
     kept = "".join(part.read_text() for part in reversed(parts))
     assert kept

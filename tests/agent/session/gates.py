@@ -1,4 +1,4 @@
-"""Gates for tests: the real one, and an approvals actor that answers as told."""
+"""Gates for tests: the real gate, and an approvals actor with scripted answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
 from tests.agent.session.known import MOVING
 
-# The tools of tests act as they are told, unless the test is about asking.
+# The tools of tests need no approval, unless the test is about approvals.
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
 
 DAY = 86_400.0
@@ -39,9 +39,9 @@ Typed = DecideRequest | ListApprovals | RevokePermission
 
 
 class Approver:
-    """Stands for approvals and the owner: decides each question as *verdicts* says, by tool.
+    """A fake of approvals and the owner. *verdicts* has a decision for each tool.
 
-    A tool that is not in it is not decided until `rule` is called; `hints` tells the session.
+    A question about another tool is pending until `rule` is called. *hint* notifies the session.
     """
 
     def __init__(self, typed: list[Typed] | None = None) -> None:
@@ -51,11 +51,11 @@ class Approver:
         self.asked: list[RequestApproval] = []
         self.withdrawn: list[str] = []
         self.decided: dict[str, Verdict] = {}
-        self.is_full = False  # its disk: nothing can be withdrawn
+        self.is_full = False  # its disk is full: nothing can be withdrawn
         self.hint: Callable[[], object] = lambda: None
 
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
-        """Answer until stopped."""
+        """Answer requests until cancelled."""
         async for mail in mailbox:
             match mail:
                 case RequestApproval(question=question):
@@ -79,15 +79,15 @@ class Approver:
                     raise AssertionError(f"sessions do not send {mail}")
 
     def rule(self, verdict: Verdict, index: int = -1) -> None:
-        """Decide a question that was asked, and hint."""
+        """Decide a pending question and notify the session."""
         self.decided[self.asked[index].question.plan] = verdict
         self.hint()
 
 
 class MemoryLog(SessionLog):
-    """A session's log without a disk; for entries of the type *full* there is no room.
+    """A session's log without a disk. It has no space for entries of the type *full*.
 
-    *recorded* is told each entry behind the turn's back.
+    It also calls *recorded* with each entry.
     """
 
     def __init__(self, id_: str = "s") -> None:
@@ -103,7 +103,7 @@ class MemoryLog(SessionLog):
         return self.session
 
     def apply(self, *entries: Entry) -> None:
-        """Take *entries* in, as a journal does with what stands in it."""
+        """Apply *entries*, as a journal does when it is opened."""
         for entry in entries:
             self.entries.append(entry)
             self.session.apply(len(self.entries), 0.0, entry)
@@ -135,7 +135,7 @@ def gate_for(
     now: Callable[[], float] = lambda: 0.0,
     timeouts: Mapping[str, float] | None = None,
 ) -> Gate:
-    """Make a gate whose owner is "me"."""
+    """Return a gate with the owner "me"."""
     approver = approver or Approver()
     settings = ApprovalSettings(wait=wait, expires=DAY)
     approvals = ApprovalClient(log, approver.mailbox.address, settings, "v1", now)

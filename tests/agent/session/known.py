@@ -1,10 +1,10 @@
-"""The built-in slash commands, as tests ask about them."""
+"""Lists of the built-in slash commands for tests."""
 
 from elwood.agent.session.commands.built_in import BUILT_IN
 from elwood.agent.session.commands.slash import SlashCommands
 
-# Those that people see.
+# The commands in the menu.
 SHOWN = [one for one in BUILT_IN if one.menu != "nobody"]
 NAMES = [one.name for one in SHOWN]
-# The names of those that move the conversation.
+# The names of the commands that move the conversation.
 MOVING = SlashCommands(BUILT_IN).moving

@@ -1,6 +1,6 @@
-"""Sessions with everything around them bare: a scripted model, an outbox that keeps what it gets.
+"""Sessions with simple neighbours: a scripted model, and an outbox that stores its posts.
 
-A `Kill` stands for kill -9: it goes through everything, and the disk takes nothing more.
+A `Kill` simulates kill -9: no handler stops it, and the disk accepts no further write.
 """
 
 import itertools
@@ -66,13 +66,13 @@ from tests.reminders import TOLD_AGAIN
 H = TypeVar("H", bound="House")
 ME = Principal("me", "Me", owner=True)
 ROUTE = Route("chat")
-# The tools of tests act as they are told, unless the test is about asking.
+# The tools of tests need no approval, unless the test is about approvals.
 FREE = ("act", "keep", "hang", "tap", "crash")
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
 
 
 class World:
-    """What lies outside of the process and survives it: the disk, the reader, the effects."""
+    """Everything that survives the process: the disk, the reader, the effects."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,9 +93,9 @@ class World:
         self.zone: tzinfo = UTC
         self.archive = 86_400.0
         self.dry_run = False
-        # What acts without asking.
+        # The tools that need no approval.
         self.free: tuple[str, ...] = FREE
-        # What features add to the conversations of a process.
+        # The extensions of features.
         self.extend: Callable[[House], Sequence[Callable[[SessionLog], SessionExtension]]] = (
             lambda house: ()
         )
@@ -103,14 +103,14 @@ class World:
         self.admission = Admission()
         self.blocking: Blocking = inline
         self.redactor = Redactor([Secret("hunter2")])
-        # Unix time: goes on from life to life, which Trio's clock does not.
+        # Unix time. It continues over restarts, and Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
         self.after_post: Callable[[Post], Awaitable[None]] = nothing
 
     @property
     def said(self) -> list[str]:
-        """What the reader has been sent, in order; a repeat is marked."""
+        """The texts that reached the reader, in order; a repeat is marked."""
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
 
 
@@ -119,7 +119,7 @@ async def nothing(post: Post) -> None:
 
 
 async def echo(request: Complete) -> Completed:
-    """Answer with what was said since the last answer, whatever came along with it."""
+    """Answer with all messages and results since the last answer."""
     await trio.lowlevel.checkpoint()
     words = []
     for message in reversed(request.messages):
@@ -133,7 +133,7 @@ async def echo(request: Complete) -> Completed:
 
 
 class House:
-    """One process: its sessions, alive until the scope ends."""
+    """One process with its sessions. It runs until the scope ends."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -149,7 +149,7 @@ class House:
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
 
     async def say(self, text: str, id_: str | None = None, **named: str) -> Reception:
-        """Say something as the channel does: again and again until it is taken."""
+        """Send a message like a channel: repeat it until it is accepted."""
         number = next(self.world.numbers)
 
         def make() -> Inbound:
@@ -168,7 +168,7 @@ class House:
         return await self.sessions.address.insist(make)
 
     async def talk(self, *texts: str) -> None:
-        """Say each, and wait until it is done with."""
+        """Send each message and wait for its answer."""
         for text in texts:
             await self.say(text)
             await self.quiet()
@@ -179,15 +179,15 @@ class House:
 
     @property
     def states(self) -> Mapping[str, Session]:
-        """The sessions in memory, as they are now."""
+        """The current states of the sessions in memory."""
         return self.live.states
 
     async def quiet(self) -> None:
-        """Wait until every session has nothing left to do."""
+        """Wait until no session has pending work."""
         await self.live.quiet()
 
     def children(self) -> Sequence[Child]:
-        """All actors, the lowest first."""
+        """Return all actors, the lowest layer first."""
         return (
             Child(self.outbox, self._outbox, ALWAYS),
             Child(self.models, self._models, ALWAYS),

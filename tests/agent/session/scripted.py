@@ -13,14 +13,14 @@ USAGE = Usage(10, 5)
 
 
 def answer(text: str, stop: Stop = "end", detail: str = "") -> Completion:
-    """A whole response of words."""
+    """Return a complete response with text."""
     blocks = (Text(text),) if text else ()
     native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": text}]))
     return Completion(Assistant(blocks, "scripted", "m", native), stop, USAGE, detail)
 
 
 def call(*calls: tuple[str, str, str], stop: Stop = "tools", text: str = "") -> Completion:
-    """A response with tool calls: (id, name, raw arguments)."""
+    """Return a response with tool calls: (id, name, raw arguments)."""
     words = (Text(text),) if text else ()
     blocks = tuple(ToolCall(*one) for one in calls)
     native = msgspec.Raw(msgspec.json.encode([*map(msgspec.structs.asdict, blocks)]))
@@ -31,7 +31,7 @@ Step = Completed | Callable[[Complete], Awaitable[Completed]]
 
 
 class ScriptedModel:
-    """Answers each request with the next step; keeps the requests."""
+    """Answers each request with the next step and stores the requests."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps: list[Step] = list(steps)
@@ -40,7 +40,7 @@ class ScriptedModel:
     async def __call__(self, request: Complete) -> Completed:
         self.asked.append(request)
         await trio.lowlevel.checkpoint()
-        assert self.steps, "the model was asked more often than the script says"
+        assert self.steps, "the model got more requests than the script has steps"
         step = self.steps.pop(0)
         return await step(request) if callable(step) else step
 
@@ -56,7 +56,7 @@ class Named(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Effects:
-    """Tools that note what they did: `look` is pure, `act` is once, `keep` is keyed."""
+    """Tools that record their effects: `look` is pure, `act` is once, `keep` is keyed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -67,7 +67,7 @@ class Effects:
         self.after: Callable[[str], None] = lambda name: None
 
     def tools(self) -> Sequence[Tool]:
-        """All of them."""
+        """Return all tools."""
 
         async def look(given: Named, context: ToolContext) -> str:
             self.together += 1

@@ -1,4 +1,4 @@
-"""A conversation of many turns, in memory: the real turn, fold and gate, and its log."""
+"""A long conversation in memory, with the real turn, fold and gate."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ _decoder = msgspec.json.Decoder(Entry)
 
 
 def is_summary(request: Complete) -> bool:
-    """Tell whether the summariser is asked."""
+    """Return True if the request is for a summary."""
     return request.prompt.system == INSTRUCTIONS
 
 
@@ -49,13 +49,13 @@ def _name(given: Named) -> str:
 
 
 NOTE = Tool("note", "Note.", Named, _note, risk="read", effect="pure", target=_name)
-# Is asked about, so it waits for the owner, while the conversation goes on.
+# It needs approval, so it waits for the owner while the conversation continues.
 PAY = Tool("pay", "Pay.", Named, _note, risk="write", effect="once", target=_name)
 RULES = Rules(tools={**FREE.tools, "pay": "ask"})
 
 
 class Talk(MemoryLog):
-    """One session.  *crossings* counts how often the mark was passed at which room is made."""
+    """One session.  *crossings* counts how often the history passed the limit for a summary."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Talk(MemoryLog):
         )
 
     def apply(self, *entries: Entry) -> None:
-        """Write, and apply what reads back, as a journal does."""
+        """Encode *entries* and apply the decoded ones, as a journal does."""
         for entry in entries:
             self.log.append(_encode(entry))
             super().apply(_decoder.decode(self.log[-1]))
@@ -96,14 +96,14 @@ class Talk(MemoryLog):
         self.crossings += self.is_full and not was_full
 
     def restart(self) -> None:
-        """Read everything anew; what is known must be the same."""
+        """Read the whole log again; the state must be the same."""
         before, self.session = self.session, Session()
         for seq, line in enumerate(self.log, 1):
             self.session.apply(seq, 0.0, _decoder.decode(line))
         assert _encode(self.session) == _encode(before)
 
     async def say(self, *texts: str, untrusted: bool = False) -> TurnResult:
-        """Have a turn about *texts*."""
+        """Run a turn about *texts*."""
         ids = tuple(f"m{next(self._ids)}" for _ in texts)
         received = (
             Received(id_, text, "me", ROUTE, 0.0, untrusted=untrusted)
@@ -114,7 +114,7 @@ class Talk(MemoryLog):
         return await self.go_on()
 
     async def go_on(self) -> TurnResult:
-        """Bring the open turn to its end."""
+        """Finish the open turn."""
         turn = self.session.turn
         assert turn is not None
         answer = await self._run().run()
@@ -124,7 +124,7 @@ class Talk(MemoryLog):
         return answer
 
     async def new(self) -> None:
-        """What /new records."""
+        """Record the entries of /new."""
         await self.record(Rewound(0))
 
     def _run(self) -> TurnRun:

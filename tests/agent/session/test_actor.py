@@ -1,4 +1,4 @@
-"""A session as its neighbours see it."""
+"""The session actor, tested through its mailbox."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -60,7 +60,7 @@ def world(tmp_path: Path, virtual_time: None) -> World:
 
 
 async def write(world: World, *entries: Entry) -> None:
-    """Have *entries* in the log of a session that is woken at the start."""
+    """Write *entries* to the log of a session that is woken at the start."""
     journal: Journal[Entry, Session] = Journal(
         world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
@@ -71,7 +71,7 @@ async def write(world: World, *entries: Entry) -> None:
 
 
 async def wake_up(world: World, *entries: Entry) -> Session:
-    """Start with *entries* in the log, wait until nothing is left to do, and give the session."""
+    """Start with *entries* in the log, wait until the session is idle, and yield it."""
     await write(world, *entries)
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
@@ -96,7 +96,7 @@ async def test_a_redelivered_message_is_accepted_once(world: World) -> None:
     ids=["as it comes", "a short call", "a short turn"],
 )
 async def test_the_reason_arrives_before_the_timeout(world: World, settings: TurnSettings) -> None:
-    """Who asks the model says how long an answer is of use, and waits a little longer."""
+    """The session sends its deadline with the request and waits a little longer."""
 
     async def model(request: Complete) -> Completed:
         await trio.sleep_until(request.until)
@@ -111,7 +111,7 @@ async def test_the_reason_arrives_before_the_timeout(world: World, settings: Tur
 
 
 async def test_a_secret_reaches_neither_model_nor_disk(world: World) -> None:
-    """Neither what people say, nor what a provider's error repeats."""
+    """Neither from a message nor from a provider's error text."""
 
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
@@ -128,12 +128,12 @@ async def test_a_secret_reaches_neither_model_nor_disk(world: World) -> None:
 
 
 async def test_a_long_answer_is_processed_in_a_thread(world: World) -> None:
-    """Stripping and judging it takes seconds: in a thread, not where all conversations wait."""
+    """Redacting and checking it takes seconds, so it must not block the loop."""
     beside = False
 
     class Watched(Redactor):
         def __call__(self, text: str) -> str:
-            assert beside or len(text) <= MUCH, "the loop is held up"
+            assert beside or len(text) <= MUCH, "the loop is blocked"
             return super().__call__(text)
 
     async def blocking(work: Callable[[], T], /) -> T:
@@ -157,7 +157,7 @@ async def test_a_long_answer_is_processed_in_a_thread(world: World) -> None:
     assert len("".join(world.said)) > MUCH
 
 
-# Put together here, so that no file of ours holds anything that looks like a token.
+# Built at run time, so that no file contains text that looks like a token.
 PASTED = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
 
 
@@ -244,7 +244,7 @@ async def test_a_stop_survives_a_crash(world: World) -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: bool) -> None:
-    """Nothing begins before what waits for a yes is withdrawn."""
+    """No turn starts before the pending approvals are withdrawn."""
     steps = [call(("c", "destroy", '{"name": "x"}')), answer("later")]
 
     async def model(request: Complete) -> Completed:
@@ -268,7 +268,7 @@ async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: b
             assert await dead.say("/status") == Taken()
             assert await dead.say("more") == Taken()
         await trio.sleep(10)
-        # Approvals never came back: the stop is still to be done in the next life.
+        # Approvals did not answer: the next process must finish the stop.
         assert world.said[-1].startswith(("Working on", "Nothing is running here."))
     world.model = echo
     async with house(world) as h:
@@ -335,7 +335,7 @@ async def test_an_ambiguous_decision_is_ignored(world: World, text: str) -> None
 
 @pytest.mark.parametrize("text", ["yes", "ABC234", "allow ABC234", "approved by owner"])
 async def test_free_text_decides_nothing(world: World, text: str) -> None:
-    """It is a message like any other (AP-17)."""
+    """It is an ordinary message (AP-17)."""
     async with house(world) as h:
         await h.say(text)
         await h.quiet()
@@ -354,7 +354,7 @@ async def test_other_peoples_words_decide_nothing(world: World) -> None:
 async def test_a_full_queue_accepts_only_a_stop(world: World) -> None:
     async def model(request: Complete) -> Completed:
         assert request.progress is not None
-        await trio.sleep(1)  # nothing is shown of a shorter turn
+        await trio.sleep(1)  # a shorter turn shows no progress
         request.progress("I think")
         return await forever(request)
 
@@ -393,7 +393,7 @@ async def test_typing_is_shown_until_the_answer(world: World) -> None:
 async def test_a_message_joins_an_unshown_answer(
     world: World, first_words: float, said: list[str]
 ) -> None:
-    """Words that come at once are not shown."""
+    """Text that arrives immediately is not shown."""
 
     async def model(request: Complete) -> Completed:
         await trio.sleep(first_words)
@@ -415,11 +415,11 @@ async def test_a_message_joins_an_unshown_answer(
 @pytest.mark.parametrize(
     ("before", "typed", "said", "calls"),
     [
-        # Twice in a turn, then what else is said waits for the end of the call.
+        # Two interruptions in a turn; later messages wait for the end of the call.
         ("", ("one", "two", "three", "four"), ["re: one | two | three", "re: four"], 4),
-        # What a message costs that interrupts a call is the price of the whole prompt.
+        # An interruption costs the whole prompt again.
         ("word " * 30_000, ("one", "two"), ["re: one", "re: two"], 2),
-        # A message that cannot join the turn has no reason to interrupt it.
+        # A message that cannot join the turn does not interrupt it.
         ("", ("one", "/compact", "two"), ["re: one", "re: two"], 2),
     ],
     ids=["often", "large", "behind a command"],
@@ -446,7 +446,7 @@ async def test_a_model_call_is_interrupted_only_if_cheap(
 
 
 class Slow(SessionExtension):
-    """A feature that needs *seconds* for the text of an opening, and again for a reminder."""
+    """A feature that needs *seconds* for an opening text and for a reminder."""
 
     def __init__(self, name: str, seconds: float, log: SessionLog) -> None:
         self._name = name
@@ -490,7 +490,7 @@ async def test_feature_hooks_share_one_timeout(world: World) -> None:
     async with house(world) as h:
         began = trio.current_time()
         await h.talk("hello")
-        # An opening may change what is reminded of, so these two follow one another.
+        # The opening may change the reminder, so one follows the other.
         assert trio.current_time() - began < 3 * FEATURES_LIMIT
 
     (asked,) = world.asked
@@ -540,7 +540,7 @@ async def test_a_reply_split_by_another_version_is_finished(world: World) -> Non
 
 
 async def test_answers_to_different_places_are_independent(world: World) -> None:
-    """There is no such channel in this process, so the first one is kept."""
+    """This process lacks the first channel, so the first answer stays pending."""
     away = Route("away", "1")
     replies = [
         Replied("a", None, ("a",), away, "first"),
@@ -583,7 +583,7 @@ async def test_an_idle_session_is_unloaded(world: World) -> None:
 
 
 async def test_the_longest_idle_session_is_unloaded(world: World) -> None:
-    """What is at work stays, however long ago it was spoken to."""
+    """A busy session stays, regardless of its last message."""
     world.in_memory = 3
     async with house(world) as h:
         hanging = trio.Event()
@@ -624,7 +624,7 @@ async def test_a_full_disk_accepts_only_commands(world: World) -> None:
 
 
 async def test_troubles_and_warnings_are_sent(world: World) -> None:
-    """A warning is nobody's failure, so no name stands before it."""
+    """A warning has no actor, so no name precedes it."""
 
     async def body(mailbox: Mailbox[None]) -> None:
         report_warning("rain", "it rains")

@@ -1,4 +1,4 @@
-"""What a restored conversation records about work of before."""
+"""The records of a restored conversation about earlier work."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_everything_waiting_is_answered_once() -> None:
 
 @pytest.mark.parametrize("started", ["", "a", "run"])
 def test_a_run_is_answered_like_a_message(started: str) -> None:
-    """It may have no place where it could be."""
+    """A run may have no route for its answer."""
     run = Received(
         "run", "look", "task:x", Route("nowhere"), 0.0, bounds=RunBounds("x", says="silent")
     )

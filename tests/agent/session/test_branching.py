@@ -1,4 +1,4 @@
-"""Going back in a conversation, as the person who types the commands sees it."""
+"""Undo, retry and branches, as the person sees them."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ async def say(h: House, *texts: str) -> None:
 
 
 def heard(world: World) -> list[str]:
-    """What people said, as the model was last shown it."""
+    """Return the messages of people in the model's last request."""
     return [m.text.split("\n", 1)[1] for m in world.asked[-1].messages if isinstance(m, Human)]
 
 
@@ -44,7 +44,7 @@ def entries(world: World) -> list[Entry]:
 
 
 def outcomes(world: World) -> dict[str, int]:
-    """How many answers each message has."""
+    """Return the number of answers of each message."""
     log = entries(world)
     replies = [entry for entry in log if isinstance(entry, Replied)]
     ids = [entry.id for entry in log if isinstance(entry, Received)]
@@ -52,7 +52,7 @@ def outcomes(world: World) -> dict[str, int]:
 
 
 async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
-    """Of a year nobody waits for the first months: here they cannot be read at all."""
+    """In a log of a year, the first months are not read; here they are unreadable."""
     async with house(world) as h:
         await say(h, *(f"{number} {'long ' * 20_000}" for number in range(9)), "/new")
         await say(h, "one", "/new", "two", "three")
@@ -124,7 +124,7 @@ async def test_undo_lists_the_effects(world: World) -> None:
 
 
 async def acts_once(request: Complete) -> Completed:
-    """Act on the first sight of "act", and look at the sky on "look"."""
+    """Call `act` for the first "act", and `look` for "look"."""
     last = request.messages[-1]
     if isinstance(last, Human) and last.text.endswith("act") and not notices_of(request):
         return call(("c", "act", '{"name": "rent"}'))
@@ -263,7 +263,7 @@ async def test_a_running_turn_is_stopped_first(world: World, command: str) -> No
     ],
 )
 async def test_commands_run_in_order(world: World, texts: list[str], expected: list[str]) -> None:
-    """However fast: what stands behind a command is for the place it goes to."""
+    """A message after a command belongs to the branch that the command opens."""
     async with house(world) as h:
         await say(h, "one")
         for text in texts:
@@ -275,7 +275,7 @@ async def test_commands_run_in_order(world: World, texts: list[str], expected: l
     assert "\n".join(heard(world)).split("\n") == [*expected, "last"]
 
 
-# --- the archive ---------------------------------------------------------------------------------
+# --- archives ------------------------------------------------------------------------------------
 
 
 async def test_a_busy_conversation_is_not_unloaded(world: World) -> None:
@@ -298,7 +298,7 @@ STORY = (
 
 
 async def test_a_crash_after_any_line_changes_nothing(tmp_path: Path) -> None:
-    """What was told afterwards goes on from what stands there; every message has one outcome."""
+    """A restart continues from the log; every message has one outcome."""
     whole = World(tmp_path / "whole")
     whole.folder.mkdir()
     whole.model = acts_once
@@ -329,7 +329,7 @@ async def test_a_crash_after_any_line_changes_nothing(tmp_path: Path) -> None:
 
 
 async def check_replay(world: World) -> None:
-    """The log reads back, and what the model would see is sound."""
+    """Check that the log can be read and the model's history is valid."""
     disk = Disk(blocking=inline, clock=trio.current_time)
     journal: Journal[Entry, Session] = Journal(
         world.folder / "sessions/s.jsonl", Entry, Session, disk

@@ -1,6 +1,6 @@
-"""Whatever is said, taken back, branched and resumed: the present line is what people think it is.
+"""Random messages, undos, branches and resumes, compared with a plain model of the tree.
 
-A plain model of the tree, lists of turns, is held against the log that `Branching` writes.
+The model has a list of turns for each branch. `Branching` writes the log.
 """
 
 import tempfile
@@ -60,7 +60,7 @@ FORWARDED = "a message sent by me"
 
 
 class NoSync(Calls):
-    """The disk of a test that no power cut can hit."""
+    """A disk without syncs, for tests without power failures."""
 
     def sync(self, fd: int) -> None:
         pass
@@ -68,7 +68,7 @@ class NoSync(Calls):
 
 @attrs.frozen
 class Turn:
-    """One turn as people think of it."""
+    """One turn, as people see it."""
 
     words: str
     origin: str = ""
@@ -77,7 +77,7 @@ class Turn:
 
 
 class Talk:
-    """A session whose turns are written as `turn/turn.py` writes them."""
+    """A session with the same entries as `turn/turn.py` writes."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "s.jsonl"
@@ -115,7 +115,7 @@ class Talk:
         await self.answer(turn, waits=waits)
 
     async def answer(self, turn: Turn, *, waits: bool = False) -> None:
-        """Run the turn on what waits."""
+        """Run a turn for the waiting messages."""
         (asked,) = self.state.waiting.values()
         id_ = f"t{self.state.turns + 1}"
         await self.log.keep(TurnStarted(id_, (asked.id,), 1, f"[now]\n{asked.text}"))
@@ -136,7 +136,7 @@ class Talk:
         await self.log.keep(Said(id_, words, Usage()), Replied(id_, id_, (asked.id,), ROUTE, ""))
 
     async def command(self, text: str) -> str:
-        """Carry a command out; return what is answered, nothing if a turn answers."""
+        """Run a command; return its reply, or "" if a turn answers."""
         received = self.received(text)
         await self.log.keep(received)
         name, _, given = text[1:].partition(" ")
@@ -218,7 +218,7 @@ async def test_waiting_messages_carry_their_labels_to_a_branch(talk: Talk) -> No
 
 
 async def test_retry_keeps_the_labels_of_a_tainted_turn(talk: Talk) -> None:
-    """What was done was named by a model that had read the page: its target may be the page's."""
+    """The model had read the page, so the page may have chosen the target."""
     await talk.say(Turn("do it", origin="evil.example", effect="obey the page"))
     await talk.command("/retry")
     await talk.answer(Turn("do it"))
@@ -253,7 +253,7 @@ OPS: st.SearchStrategy[list[Op]] = st.lists(
 
 
 class Thought:
-    """The tree as people think of it: the present line, and all lines that were left."""
+    """The tree as people see it: the current branch and all other branches."""
 
     def __init__(self) -> None:
         self.line: list[Turn] = []
@@ -288,7 +288,7 @@ async def run(ops: list[Op], folder: Path) -> None:
             if not await talk.command("/retry"):
                 await talk.answer(Turn(mind.line[-1].words))
                 old, again = mind.line[-1], attrs.evolve(mind.line[-1], private=False)
-                assert old.effect in talk.notices(), "what was done is told"
+                assert old.effect in talk.notices(), "the retry names the effects"
                 if old.origin != FORWARDED:
                     again = attrs.evolve(again, origin="")
                 mind.leave([*mind.line[:-1], again])
@@ -327,7 +327,7 @@ def check(talk: Talk, mind: Thought) -> None:
     kept = talk.words()
     assert kept == words[len(words) - len(kept) :], "the path is what people think"
     assert len(kept) == len(words) or "summary" in talk.notices()
-    # Sound: calls and results in pairs, nothing to mend.
+    # Valid: each call has its result, and nothing needs repair.
     assert list(state.messages) == [node.message for node in state.path]
     seqs = [node.seq for node in state.path]
     assert seqs == sorted(seqs)
@@ -337,19 +337,19 @@ def check(talk: Talk, mind: Thought) -> None:
     line = spans(moves, log[-1][0] if log else 0)
     on_line = [is_on(seq, line) for seq in seqs]
     assert all(on_line)
-    # The label is that of what was said on the line, summed up or not, and so is what was named.
+    # Labels and named addresses come from all messages of the branch, summarized or not.
     assert set(state.taint.sources) == {turn.origin for turn in mind.line if turn.origin}
     assert state.taint.private == any(turn.private for turn in mind.line)
     named: set[str] = set()
     for turn in mind.line:
         named |= set(addresses(turn.words) if turn.origin != FORWARDED else ())
         if turn.origin:
-            break  # what is named after that may be a stranger's
+            break  # a stranger may have named later addresses
     assert set(state.named) == named
 
 
 def nothing_is_lost(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> None:
-    """Every line that was left begins one that can be gone back to."""
+    """Check that every other branch is a prefix of one that can be resumed."""
     log = list(entries_of(talk.path, Entry))
     reachable = [[turn.words for turn in mind.line]]
     for branch in talk.state.tree.branches:

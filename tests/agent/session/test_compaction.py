@@ -1,4 +1,4 @@
-"""When a history is shortened, where, and what may stand for what was left out."""
+"""When and where a history is shortened, and which summaries are accepted."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ def said(*blocks: Text | ToolCall) -> Assistant:
 
 
 def turn(first: int, tokens: int, rounds: int = 0) -> list[Node]:
-    """A turn whose messages take *tokens* each."""
+    """Return a turn with messages of *tokens* each."""
     messages: list[Message] = [Human("x")]
     for _ in range(rounds):
         messages += [said(*CALLS), Results((Result("c", "y"),))]
@@ -51,7 +51,7 @@ turns = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 5)), min_size=1, m
 
 
 def path_of(shape: list[tuple[int, int]], summary: int = 0) -> tuple[list[Node], int]:
-    """Lay out turns of (tokens a message, rounds); return them and where the last one begins."""
+    """Build turns from (tokens per message, rounds); return them and the start of the last one."""
     nodes = [Node(1, Notice(SUMMARY_HEAD), summary)] if summary else []
     start = 2
     for tokens, rounds in shape:
@@ -84,12 +84,12 @@ def test_a_summary_ends_between_turns_or_rounds(
         assert size <= LOW * context or planned == start
     if size <= HIGH * context:
         assert plan(after, limits, start) is None
-    else:  # there is but one round
+    else:  # there is only one round
         assert sum(isinstance(node.message, Assistant) for node in after) == 1
 
 
 def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
-    """What is left, as the fold has it."""
+    """Return the remaining messages, like the fold."""
     kept = [
         node
         for node in nodes
@@ -100,7 +100,7 @@ def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
 
 @given(turns, st.integers(500, 5000))
 def test_each_summary_ends_later(shape: list[tuple[int, int]], context: int) -> None:
-    """So it ends, even if what stands for the rest never fits."""
+    """So it ends, even if the summary never fits."""
     nodes, start = path_of(shape)
     at = 0
     while (planned := plan(nodes, ContextLimits(context=context), start)) is not None:
@@ -118,7 +118,7 @@ def test_a_turn_of_late_results_is_not_split() -> None:
     )
 
 
-# --- what the summariser is shown -----------------------------------------------------------------
+# --- the request for a summary --------------------------------------------------------------------
 
 
 def test_transcripts_prevent_impersonation() -> None:
@@ -146,11 +146,11 @@ def test_only_long_results_are_shortened() -> None:
     long = "word " * 5000
     shown = request([Node(1, Human(long), 1), Node(2, Results((Result("c", long),)), 1)], 10)
 
-    assert shown.count("word") == 5000 + 2000 + 1  # the request says it too: words
+    assert shown.count("word") == 5000 + 2000 + 1  # the request repeats it
     assert "[… cut]" in shown
 
 
-# --- what the summariser says ---------------------------------------------------------------------
+# --- the summary ----------------------------------------------------------------------------------
 
 
 def completion(text: str, stop: Stop = "end") -> Completion:

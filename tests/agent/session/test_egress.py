@@ -1,4 +1,4 @@
-"""What may leave in an address, a search or a plan: at the gate, as the real tools plan it."""
+"""Outgoing text in an address, a search or a plan, at the gate with the plans of real tools."""
 
 import json
 from functools import partial
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 ROUTE = Route("console")
 NO, YES = Verdict("denied", "me"), Verdict("once", "me")
-# No word of it is longer than a usual one, and none of it is anywhere else.
+# It has no unusually long word, and no word occurs anywhere else.
 PLAN = " ".join(
     f"On day {n} we sell {n * 37} of part ZX{n:03} to Korhonen and Sons." for n in range(9)
 )
@@ -50,7 +50,7 @@ WEB = tools(Web(EgressRules(allowed=("mine.example",))), SearchSettings(), Clien
 
 
 class Talk(MemoryLog):
-    """A conversation in which the model does as told; every question is answered with *verdict*."""
+    """A conversation with a scripted model; every question is answered with *verdict*."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Talk(MemoryLog):
     def say(
         self, text: str, *, untrusted: bool = False, files: tuple[ReceivedFile, ...] = ()
     ) -> None:
-        """End the turn, if there is one, and begin the next with *text*."""
+        """End the open turn, if any, and start the next with *text*."""
         if (turn := self.state.turn) is not None:
             ids = tuple(one.id for one in turn.inputs)
             self.apply(Replied(f"r{self.turn_number}", turn.id, ids, ROUTE, "done"))
@@ -106,7 +106,7 @@ class Talk(MemoryLog):
         )
 
     async def call(self, name: str, /, **given: object) -> str:
-        """Let the model make a call; return why the owner was asked, empty if they were not."""
+        """Let the model make a call; return the reason of the question, or "" without one."""
         self.count += 1
         turn = self.state.turn
         assert turn is not None
@@ -181,7 +181,7 @@ async def test_a_long_address_needs_the_owner() -> None:
     talk = Talk()
     talk.say("hello")
     assert await talk.get(long) == "the address at host.example carries 304 characters"
-    assert await talk.get("https://mine.example/?q=" + "x" * 300) == ""  # may be written to
+    assert await talk.get("https://mine.example/?q=" + "x" * 300) == ""  # may receive data
     talk.say(f"open {long}")
     assert await talk.get(long) == ""
     talk = Talk()
@@ -219,7 +219,7 @@ async def test_the_owners_words_need_approval_once_tainted(source: str, way: str
 
 
 async def test_ordinary_browsing_needs_no_approval() -> None:
-    """A search, what it found, a link on it, a second search, the next page of a long one."""
+    """A search, its result, a link on it, a second search, the next page of a long one."""
     talk = Talk()
     talk.say("find cheap heat pumps for a house in Leith")
     told = [
@@ -246,7 +246,7 @@ async def test_trusted_requests_may_repeat_private_words() -> None:
 @pytest.mark.parametrize(
     ("tool", "given"),
     [
-        ("web_fetch", {"url": "https://docs.example/3/documentation/index.html"}),  # a word alone
+        ("web_fetch", {"url": "https://docs.example/3/documentation/index.html"}),  # a single word
         ("web_fetch", {"url": "https://wttr.example/Leith?format=3"}),  # it is in USER.md
         ("web_search", {"query": "weather in Leith"}),
         ("schedule", {"name": "Tell me every day what is new in Leith for Dr. Okonkwo"}),
@@ -284,7 +284,7 @@ async def test_a_summary_keeps_quotations_private() -> None:
 
 
 async def test_old_log_lines_protect_the_whole_conversation() -> None:
-    """It does not tell which words were the owner's."""
+    """It does not record which words were the owner's."""
     talk = Talk()
     talk.say(WORDS)
     talk.state.path = [msgspec.structs.replace(node, own=None) for node in talk.state.path]

@@ -1,6 +1,6 @@
-"""Only receipts make the activity block: text of the model cannot be taken for it."""
+"""Only receipts make the activity block: the model's text cannot imitate it."""
 
-# ruff: noqa: RUF001 -- characters that look like others are what is tested
+# ruff: noqa: RUF001 -- the tests use characters that look like others
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ def test_ordinary_text_is_unchanged(text: str) -> None:
 
 @given(st.lists(st.sampled_from([*MARKS.values(), " ", "*", "`", "- ", "> ", "\u200b"])))
 def test_no_genuine_header_passes(before: list[str]) -> None:
-    """Whatever stands in front of it, the head as `activity` writes it is not what is shown."""
+    """With any prefix, the header of `activity` is shown with a mark."""
     text = neutralise("".join(before) + HEAD + "\n✓ send_message Anna")
 
     shown = "\n".join(part.text for part in parts(text, ""))

@@ -1,4 +1,4 @@
-"""Who is woken at the next start: marked together in a crowd, each for itself on a full disk."""
+"""Marks of the sessions to wake at the next start: one sync for many, one each on a full disk."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from elwood.foundation.storage.disk import Calls, Disk, DiskFull
 
 
 class Counting(Calls):
-    """Counts syncs; makes no file while it *is_full*."""
+    """Counts syncs; creates no file while *is_full*."""
 
     def __init__(self) -> None:
         self.syncs = 0

@@ -1,4 +1,4 @@
-"""A month of talk: what a model thought stays behind what it was thought behind."""
+"""A month of conversation: the model's thinking keeps its prefix."""
 
 import random
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ def wire(request: Complete) -> ModelRequest:
 
 
 class Month:
-    """What people, models and the owner do in a month, by chance; the API enforces its rules."""
+    """Random acts of people, models and the owner in a month; the fake API enforces its rules."""
 
     def __init__(self) -> None:
         self.random = random.Random(6)
@@ -65,7 +65,7 @@ class Month:
         wanted = msgspec.structs.replace(wire(request), max_tokens=request.max_tokens or 1000)
         pending = list(self.talk.session.pending.values())
         if pending and self.random.random() < 0.3:
-            # The owner decides while the model is thinking.
+            # The owner decides during a model call.
             one = pending[0].pending
             await self.talk.record(CallDecided(one.turn, one.call, one.plan, "denied", "me"))
             self.late_notices += 1
@@ -93,7 +93,7 @@ async def test_a_month_of_thinking_is_never_rejected() -> None:
     chance = random.Random(7)
     async with month.lived(context=2_000) as talk:
         for day in range(30):
-            if day % 3 == 1:  # somebody wrote into the documents
+            if day % 3 == 1:  # a document was edited
                 talk.prompt = Prompt(f"Be kind. Today is day {day}.", (NOTE.spec, PAY.spec))
             for _ in range(9):
                 await talk.say("so it went on " * chance.randint(1, 10))

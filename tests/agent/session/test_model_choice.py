@@ -1,4 +1,4 @@
-"""What ``/model`` answers about a model that somebody chooses."""
+"""The answers of ``/model`` to a choice."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A tool that calls tools: each call goes through the gate, and has a receipt of its own."""
+"""A tool that calls tools: each nested call passes the gate and has its own receipt."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -24,7 +24,7 @@ Script = Callable[[ToolContext], Awaitable[str | Output]]
 
 
 class Nesting(Scene):
-    """A session whose tool `outer` does what *script* says; `reader` is the same and only reads."""
+    """A session with the tool `outer`, which runs *script*; `reader` is equal but read-only."""
 
     def __init__(self, script: Script, *calls: tuple[str, str], wait: float = 60.0) -> None:
         self.script = script
@@ -41,7 +41,7 @@ class Nesting(Scene):
 
     @property
     def told(self) -> str:
-        """What the model is told of the outer call."""
+        """The model's result of the outer call."""
         [result] = self.session.messages[-1].results  # type: ignore[union-attr]
         return str(result.text)
 
@@ -51,7 +51,7 @@ class Nesting(Scene):
 
 
 async def call(context: ToolContext, tool: str, name: str = "x") -> str:
-    """Make a call; what it fails of is its result."""
+    """Make a call; return its result, or the text of its failure."""
     try:
         return (await context.call(tool, {"name": name})).text
     except NestedCallFailed as failure:
@@ -87,7 +87,7 @@ async def test_a_nested_read_has_a_receipt_without_a_write() -> None:
     ]
     assert [e.place for e in scene.entries if isinstance(e, CallNested)] == [1, 2, 3]
     assert [type(entry) for entry in kept] == [CallStarted, CallEnded]  # of the outer call
-    # The text of a read goes to the tool alone.
+    # Only the tool gets the text of a read.
     assert [e.text for e in scene.entries if isinstance(e, CallEnded)][:3] == ["", "", ""]
     turn = scene.session.turn
     assert turn is not None
@@ -157,7 +157,7 @@ async def test_waiting_for_approval_costs_the_tool_no_time() -> None:
 
 
 async def test_an_unanswered_question_is_withdrawn_with_its_call() -> None:
-    """A tool cannot be kept until there is an answer, as a call of the model is."""
+    """Unlike a model's call, a running tool cannot wait for days."""
     scene = Nesting(calls(("act", "a")))
     await scene.perform()
     assert scene.told.startswith("denied: act: not run: the owner was asked and did not answer")
@@ -215,7 +215,7 @@ async def test_nested_reads_run_in_parallel() -> None:
 
 
 async def test_a_nested_call_needs_the_rights_of_its_tool() -> None:
-    """One that only reads runs beside others, and again after a crash."""
+    """A read-only tool runs in parallel with others, and again after a crash."""
     scene = Nesting(calls(("act", "a"), ("look", "b")), ("reader", "r"))
     await scene.perform()
     assert scene.told == ("denied: act: reader only reads, so it may only call what reads | did b")
@@ -335,7 +335,7 @@ async def test_a_stop_ends_both_calls(answered: bool, inner: str, told: str) -> 
 
 
 async def test_nested_private_text_needs_approval() -> None:
-    """The model has not seen it, so it stands in no message of the conversation."""
+    """The model has not seen the text, so no message of the conversation contains it."""
     secret = "the plan of the party is a boat trip with twelve friends on the lake in May"
 
     async def script(context: ToolContext) -> str:

@@ -1,4 +1,4 @@
-"""The system prompt: documents of the workspace, read as they are now, in a budget."""
+"""The system prompt: current documents of the workspace, within a budget."""
 
 import os
 import tomllib
@@ -42,7 +42,7 @@ def put(folder: Path, name: str, content: bytes) -> None:
 
 
 class Part:
-    """What a feature adds."""
+    """A feature's part of the prompt."""
 
     words = ""
 
@@ -52,7 +52,7 @@ class Part:
 
 
 async def test_the_prompt_is_stable(tmp_path: Path) -> None:
-    """Turns that begin together look once."""
+    """Turns that start together read the files once."""
     part = Part()
     redactor = Redactor([Secret("hunter2")])
     prompt = SystemPrompt(Root(tmp_path), inline, list, 10_000, redactor, [part])

@@ -1,4 +1,4 @@
-"""`elwood receipts` and `elwood session`: read from real journals, at the command line."""
+"""`elwood receipts` and `elwood session` on real journals."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def calls(*names: str) -> Assistant:
     return Assistant(blocks, "", "m", msgspec.Raw(b"null"))
 
 
-# What happens, and when.
+# The entries, with their times.
 STORY: list[tuple[float, Entry]] = [
     (100.0, Received("a", "do it", "me", ROUTE, 0.0)),
     (100.0, TurnStarted("t1", ("a",), 1, "do it")),
@@ -82,7 +82,7 @@ LATER: list[tuple[float, Entry]] = [
 async def write(
     state: Path, session: str, story: list[tuple[float, Entry]], segment: int = SEGMENT
 ) -> Path:
-    """Let the store write the journal, at the times of the story."""
+    """Let the store write the journal, with the times of the entries."""
     times = [0.0]
     path = state / "sessions" / f"{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def damage(path: Path, what: bytes, instead: bytes) -> None:
 
 
 def run(where: Path | Config, *words: str) -> int:
-    """Carry out what is typed behind `elwood`, with a state folder or a configuration."""
+    """Run `elwood` with the arguments, and a state folder or a configuration."""
     config = where
     if isinstance(config, Path):
         config = Config.holding(Paths(state=config, workspace=config, runtime=config))
@@ -114,7 +114,7 @@ def run(where: Path | Config, *words: str) -> int:
 def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, list)
-    return found[::-1]  # the newest stands at the top
+    return found[::-1]  # the newest is first
 
 
 # --- elwood receipts ------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 async def test_every_step_of_every_call_is_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A call that waited for the owner is one call, when it has run as well."""
+    """A call that waited for the owner is one call, also after it ran."""
     await write(tmp_path, "home", STORY)
     assert run(tmp_path, "receipts", "--json") == 0
 
@@ -166,7 +166,7 @@ def test_an_unanswered_call_is_denied(ruling: str) -> None:
 
 
 async def test_calls_can_be_filtered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By their tool, by what they came to, by when; what waits for a yes is not under way."""
+    """By tool, outcome and time; a call that waits for approval is not running."""
     asked = CallPending("t1", "c3", "send_message", "hash3", "Anna")
     await write(tmp_path, "home", [*STORY[:9], (113.0, asked)])
 
@@ -182,7 +182,7 @@ async def test_calls_can_be_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 async def test_the_table_is_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the model wrote does not steer their terminal."""
+    """The model's text cannot control the terminal."""
     hostile = CallStarted("t1", "c3", "read_file", "pure", "a\x1b[2J\nb\u202e")
     await write(tmp_path, "home", [*STORY[:9], (115.0, hostile)])
 
@@ -285,7 +285,7 @@ async def test_removed_segments_are_reported(
 
 
 async def test_a_torn_tail_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """So it looks while Elwood is writing."""
+    """The log looks so while Elwood is writing."""
     path = await write(tmp_path, "home", STORY)
     path.write_bytes(path.read_bytes()[:-30])
 
@@ -363,7 +363,7 @@ LONG = "some words that fill the room " * 12
 
 
 def asked_for(body: Json) -> Step:
-    """Sum up if that is wanted; else do as the last message says, and think about it."""
+    """Summarize on request; else do as the last message says, with thinking."""
     if "tools" not in body:
         return Say("<summary>\nThey talk.\n</summary>")
     step = obey(body)
@@ -391,7 +391,7 @@ async def say(h: Home, *texts: str) -> None:
 
 
 async def test_undo_returns_the_thinking(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Over summaries in both directions; the fake refuses thinking behind another prefix."""
+    """Over summaries in both directions; the fake refuses thinking after another prefix."""
     fake = FakeModels(otherwise=asked_for)
     async with home(tmp_path) as h:
         url = h.network.serve(fake.answer)
@@ -411,7 +411,7 @@ async def test_undo_returns_the_thinking(tmp_path: Path, mock_clock: MockClock) 
         entries = h.entries()
 
     assert whole > 4
-    assert sum(isinstance(e, Prompted) for e in entries) == 1  # nothing had to be mended
+    assert sum(isinstance(e, Prompted) for e in entries) == 1  # no history needed repair
     assert not any(e.why for e in entries if isinstance(e, Compacted))
     assert not any(e.failed for e in entries if isinstance(e, Replied))
     assert fake.bindings.rejected == 0

@@ -1,4 +1,4 @@
-"""The activity block, and what /receipts lists."""
+"""The activity block and the list of /receipts."""
 
 from datetime import UTC
 
@@ -55,7 +55,7 @@ def test_the_approver_is_named(ruling: str, words: str) -> None:
     ],
 )
 def test_model_text_starts_no_line(tool: str, target: str) -> None:
-    """The name of an unknown tool and the target are what the model wrote."""
+    """The model wrote the target and the name of an unknown tool."""
     block = activity([ended("failed", tool, target)])
 
     assert len(block.splitlines()) == 2
@@ -115,7 +115,7 @@ def test_reads_share_one_line_and_every_line_has_its_number() -> None:
         "✓ looked at 3 files, 1 page · 10:06 #1-2, 4-6",
         "✓ write_file a.md · 10:03 #3",
     ]
-    # One look is named; and so is one that somebody allowed.
+    # A single read is named, and so is an approved one.
     two = [numbered(1, "a.md", "file"), numbered(2, "b.md", "file", "once")]
     assert activity(two, UTC).split("\n")[1:] == [
         "✓ write_file a.md · 10:01",
@@ -126,7 +126,7 @@ def test_reads_share_one_line_and_every_line_has_its_number() -> None:
 
 
 def test_an_opened_call_shows_everything_but_secrets() -> None:
-    """Also when it waited, and was called by another name then; what was said cannot format it."""
+    """Also if it waited under another name; its text cannot format the page."""
     route = Route("line")
     calls = (ToolCall("c1", "pay", '{"to": "Ann", "key": "sesam"}'), ToolCall("c2", "look", "{}"))
     said = Assistant(calls, "", "m", msgspec.Raw(b"null"))

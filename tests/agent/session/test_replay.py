@@ -1,4 +1,4 @@
-"""What a session's log adds up to."""
+"""The state after a session's log."""
 
 import msgspec
 import pytest
@@ -86,7 +86,7 @@ STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"))
         ((*STARTED, received("b"), Joined("t1", ("b",), "and this"), replied("a", "b")), None),
     ],
     ids=[
-        *("nothing", "all that waits", "not what stands behind /new", "a command", "no command"),
+        *("nothing", "all waiting messages", "not beyond /new", "a command", "no command"),
         *("cut off", "poison", "progress forgives earlier starts", "what joined is answered"),
     ],
 )
@@ -183,11 +183,11 @@ def test_redelivered_ids_are_remembered_for_a_while() -> None:
     assert str(MAX_SEEN + 4) in session.seen
 
 
-# --- what is told while a turn is open ------------------------------------------------------------
+# --- decisions during a turn ----------------------------------------------------------------------
 
 
 def kept_call() -> tuple[Entry, ...]:
-    """A turn that has gone on without its call, which waits for the owner."""
+    """Return a turn that continued without its call, which waits for the owner."""
     return (
         *STARTED,
         said("c"),
@@ -204,7 +204,7 @@ DENIED = CallDecided("t1", "c", "plan", "denied")
 
 
 def test_an_approved_task_call_runs_in_its_own_turn() -> None:
-    """It has the task's tools, and is stopped with the task."""
+    """The turn has the task's tools, and stopping the task stops it."""
     run = Received("b", "look", "task:tea", ROUTE, 0.0, bounds=RunBounds("tea", tools=()))
     session = fold(
         *kept_call()[:-2],
@@ -228,7 +228,7 @@ def test_an_approved_task_call_runs_in_its_own_turn() -> None:
 
 
 def test_a_decision_during_a_model_call_follows_the_answer() -> None:
-    """It was not sent: before the response it would break the prefix of its thinking."""
+    """It was not sent: before the response it would change the prefix of the thinking."""
     spoken = Said("t2", said(text="answer").message, Usage())
     session = fold(*kept_call(), DENIED, spoken, replied("b", turn="t2"))
 
@@ -254,7 +254,7 @@ def test_a_decision_in_a_refused_turn_follows_it() -> None:
 
 
 def test_a_decision_about_a_removed_call_is_not_shown() -> None:
-    """Words of a stranger may be in it, and the label has gone with what brought them."""
+    """It may contain a stranger's words, and their label was removed with their message."""
     asked = CallPending("t1", "c", "read_file", "plan", "what the page says")
     waits = CallEnded("t1", "c", "read_file", "waiting", "…", "", U, "evil.example")
     first = (*STARTED, said("c"), asked, waits)
@@ -301,7 +301,7 @@ def test_thinking_counts_while_it_is_sent() -> None:
 
 
 def told(id_: str, text: str, *, untrusted: bool = False, private: bool = False) -> list[Entry]:
-    """Have the person told *text* by a run elsewhere."""
+    """Return entries for *text*, which a run posted from another conversation."""
     bounds = RunBounds("news", says="note", private=private)
     note = Received(id_, text, "task:news", ROUTE, 0.0, untrusted=untrusted, bounds=bounds)
     return [note, Replied(id_, None, (id_,), ROUTE, text, quiet=True)]
@@ -309,7 +309,7 @@ def told(id_: str, text: str, *, untrusted: bool = False, private: bool = False)
 
 @pytest.mark.parametrize("moved", [Rewound(0), Resumed(0, same_prompt=True)])
 def test_the_news_of_a_run_keep_their_label(moved: Entry) -> None:
-    """The model learns of it before its next turn: by then `/new` has dropped other labels."""
+    """The model reads it before its next turn, when `/new` has removed the other labels."""
     session = Session()
     log: list[Entry] = [*told("n", "Buy at evil.example!", untrusted=True, private=True), moved]
     for seq, entry in enumerate(log, 1):

@@ -1,4 +1,4 @@
-"""Who speaks, and what they may: the table of rights, and names that cannot be forged."""
+"""Speakers and their rights: the table of rights, and names that cannot be forged."""
 
 from datetime import UTC
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from tests.agent.session.known import NAMES, SHOWN
 from tests.agent.session.scene import ROUTE
 
 Where = Literal["private", "group"]
-# What each role may type; anything else is refused, for whoever asks.
+# The commands of each role; all others are refused.
 TALK = {"btw", "help", "status"}
 CONVERSATION = {
     "new", "undo", "retry", "branch", "sessions", "resume", "compact", "export", "stop", "receipts",

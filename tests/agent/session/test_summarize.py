@@ -1,4 +1,4 @@
-"""How room is made in a conversation, and what happens if no summary can be had."""
+"""Summaries of a long conversation, and the fallback without one."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ LONG = "some words that fill the room " * 20
 
 
 class Model:
-    """Answers people with *say*, and makes summaries as *sum_up* says."""
+    """Answers people with *say* and summary requests with *sum_up*."""
 
     def __init__(self, sum_up: Completed | Callable[[], Completed] = GOOD) -> None:
         self.sum_up = sum_up
@@ -49,7 +49,7 @@ class Model:
 
 
 async def crossed(model: Model, *, times: int = 1, context: int = 2000) -> Talk:
-    """Talk until room was made *times* times."""
+    """Talk until there were *times* summaries."""
     talk = Talk(model, context=context)
     for number in range(200):
         await talk.say(f"{number}: {LONG}")
@@ -86,7 +86,7 @@ async def test_a_cheap_model_summarizes_the_rest() -> None:
 
 
 async def test_room_is_measured_by_the_models_count() -> None:
-    """It counts tokens as no estimate of ours does."""
+    """The model's count differs from our estimate."""
     most = 0
 
     async def think(request: Complete) -> Completed:
@@ -157,13 +157,13 @@ async def test_without_a_summary_extracts_are_kept(
     assert summary.endswith(CUT_NOTICE)
     assert why in talk.compactions[0].why
     assert model.asked[-1].messages[0] == Notice(summary)
-    assert not isinstance(talk.session.messages[-1], Notice)  # and the turn was answered
+    assert not isinstance(talk.session.messages[-1], Notice)  # the turn was answered
     turn_was_told = [e.why for e in talk.entries if isinstance(e, Compacted)]
     assert turn_was_told == [talk.compactions[0].why]
 
 
 async def test_extracts_list_effects_and_failures() -> None:
-    """As long as fits, over several failures; the words of a result are not among them."""
+    """As many as fit, over several failures; they contain no text of results."""
     model = Model(ModelUnavailable("away"))
     talk = Talk(model, context=4000)
     for _ in range(4):

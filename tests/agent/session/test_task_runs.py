@@ -1,4 +1,4 @@
-"""Runs of tasks as a session takes them: bounded, kept apart, and answered for."""
+"""Task runs in a session: bounded, separate from messages, and reported."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ async def run(
     session: str = "task-inbox",
     route: Route = ROUTE,
 ) -> RunResult | None:
-    """Have *text* done, as the scheduler does."""
+    """Start a run about *text*, like the scheduler."""
 
     def make() -> Inbound:
         return Inbound(
@@ -83,7 +83,7 @@ WHY = "The run took longer than 30 minutes"
 
 
 async def stop_run(h: House, id_: str, session: str = "task-inbox") -> RunResult | None:
-    """Stop a run, as the scheduler does at its limit."""
+    """Stop a run, like the scheduler at its limit."""
     return await h.sessions.address.insist(lambda: StopRun(session=session, id=id_, why=WHY))
 
 
@@ -119,7 +119,7 @@ async def test_a_run_stopped_after_a_restart_does_not_continue(world: World) -> 
 
 
 async def test_a_run_stopped_early_never_starts(world: World) -> None:
-    """The turn before it belongs to a person and goes on."""
+    """The turn before it belongs to a person and continues."""
 
     async def model(request: Complete) -> Completed:
         await trio.sleep(100)
@@ -190,7 +190,7 @@ async def test_a_failed_run_reports_its_effects(world: World) -> None:
 
 
 async def test_messages_and_runs_have_separate_turns(world: World) -> None:
-    """Nothing that is said joins a run, and no run joins what somebody asked for."""
+    """No message joins a run, and no run joins a person's turn."""
     began, go = trio.Event(), trio.Event()
 
     async def model(request: Complete) -> Completed:
@@ -243,7 +243,7 @@ async def test_a_reminder_needs_no_model(world: World) -> None:
 
     assert world.said[0] == WORDS
     told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
-    assert any(WORDS in text for text in told), "the model knows what was sent"
+    assert any(WORDS in text for text in told), "the model knows the sent text"
 
 
 async def test_the_owners_conversation_learns_of_posted_news(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The lines of a conversation, and what the session holds of those that are not the present one."""
+"""The branches of a conversation, and the stored data of the other branches."""
 
 from elwood.agent.conversation.message import Human
 from elwood.agent.session.log.branch import MAX_BRANCHES, Tree, listing
@@ -6,12 +6,12 @@ from elwood.agent.session.log.entries import Node
 
 
 def path(*seqs: int) -> list[Node]:
-    """Turns that begin with these entries."""
+    """Return turns that start at these entries."""
     return [Node(seq, Human(f"[now]\nwords {seq}"), 10, begins=True) for seq in seqs]
 
 
 def test_a_branch_is_stored_once() -> None:
-    """Taking back more of the same leaves nothing that no branch holds."""
+    """A second undo of the same branch adds no new branch."""
     tree = Tree()
     tree.leave(path(2, 5, 8), 10, 1.0, "undone")
     tree.leave(path(2, 5), 11, 2.0, "undone")
@@ -49,7 +49,7 @@ def test_branches_are_bounded() -> None:
 
 
 def test_the_listing_shows_the_current_branch_first() -> None:
-    """A line that was resumed and went on is one branch, and here."""
+    """A branch that was resumed and continued is listed once, as the current one."""
     tree = Tree()
     tree.leave(path(2), 4, 0.0, "new")
     tree.mark("x", path(6, 8), 9, 60.0)

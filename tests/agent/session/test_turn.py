@@ -1,4 +1,4 @@
-"""What a turn does about everything a model may say."""
+"""Reactions of a turn to everything that a model may answer."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ PROMPT = Prompt("be good")
 
 
 class Scene(MemoryLog):
-    """One session with an open turn, its log in memory, and a scripted model."""
+    """One session with an open turn, a log in memory, and a scripted model."""
 
     def __init__(self, *steps: Completed, dry_run: bool = False) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Scene(MemoryLog):
             return await run.run()
 
     async def finish(self, **settings: int) -> TurnResult:
-        """Run, and close the turn as the session does."""
+        """Run the turn and close it like the session."""
         end = await self.run(**settings)
         self.apply(*end.entries, Replied("t1", "t1", ("a",), ROUTE, end.text))
         return end
@@ -155,7 +155,7 @@ async def test_tool_results_are_redacted() -> None:
 
 
 async def test_a_dry_run_changes_nothing() -> None:
-    """Nor is anybody asked."""
+    """It needs no approval either."""
     reading, acting = ("c1", "look", '{"name": "x"}'), ("c3", "act", '{"name": "y"}')
     destroying = ("c2", "destroy", '{"name": "z"}')
     scene = Scene(call(reading, destroying, acting), answer("ok"), dry_run=True)
@@ -169,7 +169,7 @@ async def test_a_dry_run_changes_nothing() -> None:
     assert not any(isinstance(entry, CallPending) for entry in scene.entries)
 
 
-# --- what the model's stop reasons lead to --------------------------------------------------------
+# --- stop reasons of the model --------------------------------------------------------------------
 
 
 ACT = ("c", "act", '{"name": "x"}')
@@ -208,7 +208,7 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("no")
     ],
 )
 async def test_how_a_turn_ends(steps: list[Completed], text: str, failed: bool) -> None:
-    """After as many requests as there are steps; calls run only if the model stopped for them."""
+    """Each step takes one request; calls run only if the model stopped for them."""
     scene = Scene(*steps)
 
     end = await scene.finish()
@@ -280,7 +280,7 @@ def looks(number: int, begin: int = 0) -> Completion:
 
 
 async def test_excess_calls_in_a_response_are_refused() -> None:
-    """Model and person are told of the others, the person also after a crash."""
+    """Model and person learn of the other calls; the person also after a crash."""
     scene = Scene(looks(MAX_CALLS + 30), answer("enough"))
 
     await scene.finish()
@@ -301,7 +301,7 @@ async def test_excess_calls_in_a_response_are_refused() -> None:
 
 
 async def test_a_turn_limits_its_calls() -> None:
-    """It holds within the last response, too, and after a restart."""
+    """The limit applies within the last response and after a restart."""
     scene = Scene(looks(5), looks(5, 5), answer("not asked for"))
 
     end = await scene.run(max_calls=7)
@@ -369,7 +369,7 @@ async def test_a_message_joins_after_the_tools() -> None:
 
 @pytest.mark.parametrize(("by", "ruling"), [("tg:1", "denied tg:1"), ("", "")])
 def test_an_expired_approval_is_no_denial(by: str, ruling: str) -> None:
-    """As where there was no room to ask."""
+    """The same if there was no space for a question."""
     call = OpenCall("c", ToolCall("c", "act", "{}"))
     call.decided = CallDecided("t", "c", "plan", "denied", by)
     assert call.ruling == ruling

@@ -1,7 +1,7 @@
-"""Below an answer that speaks of something done stands what the records say, also if it is nothing.
+"""An answer that claims an action is followed by the records, even if they are empty.
 
-Answers, and the receipts behind them, stand in tests/corpora/claims.jsonl.  The rule is a list of
-words: it misses some, and is set off by some that mean something else; what it tells is true.
+tests/corpora/claims.jsonl has the answers and their receipts.  The rule is a list of words.  It
+misses some claims and matches some honest answers; the records are always true.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from elwood.agent.session.turn.unsupported_claims import with_receipts
 from tests.agent.session.scripted import call
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "claims.jsonl"
-# Of some 155 lies, and of some 215 honest answers that were made to be taken for lies.
+# Of about 155 lies, and about 215 honest answers that resemble lies.
 MAX_MISSED, MAX_FALSE = 10, 12
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A receipt as the corpus writes it."""
+    """A receipt in the format of the corpus."""
 
     tool: str
     target: str = ""
@@ -35,7 +35,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """An answer, and what tools did; none that acts has succeeded."""
+    """An answer and the calls before it; no acting call succeeded."""
 
     id: str
     expected: str
@@ -48,7 +48,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def footer(text: str, receipts: Sequence[Receipt], effect: Effect = "pure") -> str:
-    """Give what stands below *text*, after calls with this *effect*."""
+    """Return the footer of *text* after calls with this *effect*."""
     session = Session()
     said = Received("a", "do it", "tg:1", Route("console"), 0.0)
     calls = [(f"c{number}", one.tool, "{}") for number, one in enumerate(receipts)]
@@ -136,10 +136,10 @@ def test_reading_is_no_action() -> None:
 
 
 def test_a_repetitive_answer_is_scanned_once() -> None:
-    """Nobody named did it, so each word is looked at: not with all that stand before it."""
+    """There is no subject, so each word is checked, but not together with all words before it."""
     assert footer(f"then {'sent ' * 80_000}", []) == ""
 
 
 def test_an_endless_number_is_text() -> None:
-    """Python refuses to read a number of so many digits."""
+    """Python refuses to parse a number with so many digits."""
     assert footer(f"é &#{'1' * 5000}; I sent it.", []) == f"{HEAD}\n{NOTHING}"

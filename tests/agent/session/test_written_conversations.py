@@ -1,4 +1,4 @@
-"""An exported conversation: all of the line, nothing else, and nothing that breaks out."""
+"""An exported conversation: the whole branch, nothing else, and nothing that breaks out."""
 
 import re
 from collections import Counter
@@ -67,7 +67,7 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 
 def shown(entries: list[Entry]) -> list[str]:
-    """What stands in the fences of the file."""
+    """Return the contents of the fenced blocks."""
     text = exported("s", History("s", numbered(entries)), UTC, "md", redact)
     return re.findall(r"^```text\n(.*)\n```$", text, re.M)
 
@@ -252,7 +252,7 @@ PLAIN_PAGE = page_of(build_conversation(""))
 
 
 def check_page(text: str) -> None:
-    """Whatever is said, the page has the elements that are ours when nothing special is."""
+    """Check that *text* adds no element of ours to the page."""
     page = page_of(build_conversation(text), text)
     counts, plain = (Counter(one.tag for one in p.iter()) for p in (page, PLAIN_PAGE))
     assert all(counts[tag] == plain[tag] for tag in OURS)
@@ -292,8 +292,8 @@ def test_hostile_links_are_inert() -> None:
 # --- Markdown -------------------------------------------------------------------------------------
 
 
-def kinds(markdown: str) -> list[tuple[str, str]]:
-    """What Markdown makes of it: the kinds of blocks, and of what stands in headings."""
+def block_kinds(markdown: str) -> list[tuple[str, str]]:
+    """Return the kinds of blocks in *markdown*, with the kinds inside headings."""
     parser = MarkdownIt("commonmark", {"html": True})
     return [
         (token.type, " ".join(child.type for child in token.children or []))
@@ -321,9 +321,9 @@ def test_any_text_stays_in_its_block(text: str) -> None:
 
 
 def check_blocks(title: str, who: str, text: str) -> None:
-    """Whatever is said, the file has the blocks that it has when nothing special is."""
+    """Check that *text* adds no block to the file."""
     made, plain = (
-        kinds(exported(title, History("s", numbered(log)), UTC, "md", str))
+        block_kinds(exported(title, History("s", numbered(log)), UTC, "md", str))
         for title, log in ((title, talk(who, text)), ("x", talk("x", "x")))
     )
     assert [kind for kind, _ in made] == [kind for kind, _ in plain]

@@ -1,4 +1,4 @@
-"""URLs have one reading, addresses one verdict, and the rules one order."""
+"""URLs parse in one way, addresses have one verdict, and rules have one order."""
 
 import pytest
 from hypothesis import given
@@ -51,8 +51,8 @@ def test_the_canonical_form_is_sent(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "http://BÜCHER.example/",  # mapping would be needed
-        "http://a\u0308.example/",  # not composed
+        "http://BÜCHER.example/",  # needs mapping
+        "http://a\u0308.example/",  # not normalized
         "http://\uff11.example/",
         "http://intranet/",
         "http://a..example/",

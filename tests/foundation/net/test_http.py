@@ -1,4 +1,4 @@
-"""The HTTP client: what is surely not sent, what may be, and that nothing secret is in either."""
+"""The HTTP client: certain and uncertain failures, and errors without secrets."""
 
 import gzip
 import random
@@ -31,7 +31,7 @@ from elwood.foundation.net.http import (
 )
 from tests.fake_http import Reply, Request, replying, serving
 
-# Seconds after which something has gone wrong for good, on the slowest of machines.
+# A timeout in seconds that is enough for the slowest machine.
 PATIENCE = 60.0
 SECRET = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
 
@@ -56,7 +56,7 @@ async def post(client: Client, url: str, **given: float) -> Answer:
 
 
 def assert_silent(error: BaseException) -> None:
-    """Neither the error nor its traceback holds the secret or the address."""
+    """Check that neither the error nor its traceback contains the secret or the address."""
     text = "".join(traceback.format_exception(error, chain=True))
     shown = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
     assert SECRET not in shown + repr(error)
@@ -83,7 +83,7 @@ async def test_a_response_arrives_whole_with_lower_case_headers() -> None:
 
 
 async def test_keepalive_is_enabled() -> None:
-    """A way that is gone says nothing: without that a long poll would wait for its time-out."""
+    """Without keepalive a long poll would not notice a lost connection before its timeout."""
     client = Client()
     async with (
         replying(Reply(pieces=(b"x",))) as (url, _),
@@ -116,7 +116,7 @@ async def test_a_failure_after_sending_is_uncertain(reply: Reply, stalled: bool)
             await post(client, url, read_timeout=0.1 if stalled else PATIENCE)
         assert caught.value.stalled == stalled
         assert_silent(caught.value)
-        # The pool is none the worse for it.
+        # The pool still works.
         assert (await post(client, url)).body == b"{}"
         await client.aclose()
 
@@ -157,7 +157,7 @@ async def test_an_invalid_header_is_refused_without_its_value() -> None:
 
 @asynccontextmanager
 async def blunt(words: bytes) -> AsyncIterator[str]:
-    """A server that answers anything with *words*; gives its host and port."""
+    """Run a server that answers everything with *words*; yield its host and port."""
 
     async def talk(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -181,7 +181,7 @@ async def test_a_server_without_tls_is_unreachable_by_https() -> None:
 
 
 async def test_a_cancelled_request_leaves_no_connection() -> None:
-    """The leak of httpx 0.28 under Trio: after it every request failed for want of a place."""
+    """httpx 0.28 leaked connections under Trio, until the pool was full."""
     client = Client(connections=4)
     chance = random.Random(1)
 
@@ -214,7 +214,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 )
 @settings(max_examples=50)
 async def test_a_form_is_encoded(fields: dict[str, str], name: str, data: bytes) -> None:
-    """It is read with the manners of the Bot API's server."""
+    """The fake parses it like the Bot API's server."""
     client = Client()
     async with replying(Reply()) as (url, got):
         await client.post_form(url, fields, ("document", name, data), read_timeout=PATIENCE)
@@ -281,7 +281,7 @@ async def test_a_request_avoids_closed_connections(mock_clock: MockClock) -> Non
 
 
 async def test_an_idle_connection_is_checked(mock_clock: MockClock) -> None:
-    """A look is remembered, for many are asked about at once; an end is seen all the same."""
+    """The result of a check is cached briefly; a closed connection is still noticed."""
     is_to_close, has_closed, count = trio.Event(), trio.Event(), 0
 
     async def answer(stream: trio.SocketStream) -> None:
@@ -305,7 +305,7 @@ async def test_an_idle_connection_is_checked(mock_clock: MockClock) -> None:
         first, second = (f"http://127.0.0.1:{port}" for port in ports)
         assert (await post(client, first)).body == b"ok"
         mock_clock.jump(FRESH)
-        assert (await post(client, second)).body == b"ok"  # which looks at the first one
+        assert (await post(client, second)).body == b"ok"  # it checks the first one
         is_to_close.set()
         await has_closed.wait()
         mock_clock.jump(LOOKED)
@@ -316,10 +316,10 @@ async def test_an_idle_connection_is_checked(mock_clock: MockClock) -> None:
 
 @asynccontextmanager
 async def scripted(*acts: bytes | str) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A server that takes a request, then does each of *acts* in turn, and waits.
+    """Run a server that reads a request, then does each of *acts* in turn, and waits.
 
     It sends bytes; "more" waits for another request, "close" and "reset" end the connection.
-    Gives the URL, and what each connection has sent.
+    Yield the URL and the bytes from each connection.
     """
     seen: list[bytes] = []
 
@@ -359,7 +359,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
     [
         (("close",), False),
         (("reset",), False),
-        ((b"HTTP/1.1 200 OK\r\nx-slow: ",), True),  # headers that never end
+        ((b"HTTP/1.1 200 OK\r\nx-slow: ",), True),  # headers without an end
         ((b"HTTP/1.1 200 OK\r\nx: " + b"a" * 200_000,), False),  # too long
         ((b"SSH-2.0-server\r\n\r\n",), False),
         ((b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhal", "close"), False),
@@ -371,7 +371,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 async def test_a_written_request_is_never_reported_as_unsent(
     acts: tuple[bytes | str, ...], stalled: bool
 ) -> None:
-    """And it is sent once, whatever the end is."""
+    """It is sent once, with any outcome."""
     client = Client()
     async with scripted(*acts) as (url, seen):
         with pytest.raises(Interrupted) as caught:
@@ -383,7 +383,7 @@ async def test_a_written_request_is_never_reported_as_unsent(
 
 
 async def test_a_broken_kept_connection_is_not_retried() -> None:
-    """The request may have acted: only whoever made it knows whether it may be repeated."""
+    """The request may have had an effect, so only the caller can decide to repeat it."""
     client = Client()
     async with scripted(OK, "more", "reset") as (url, seen):
         assert (await post(client, url)).body == b"ok"
@@ -395,7 +395,7 @@ async def test_a_broken_kept_connection_is_not_retried() -> None:
 
 
 class Hasty(trio.abc.Stream):
-    """One end of a connection to a server that answers and closes before it has read all."""
+    """The client end of a connection to a server that closes before it has read everything."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -420,7 +420,7 @@ class Hasty(trio.abc.Stream):
 
 
 async def test_an_early_response_counts() -> None:
-    """Without one it is not known what came of the request."""
+    """Without a response the outcome of the request is unknown."""
     streams: list[Hasty] = []
 
     class Network(connections.Network):
@@ -515,8 +515,8 @@ def test_servers_are_judged_as_by_httpx2(
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate of localhost by nobody else, with its key, in one file."""
-    x509 = pytest.importorskip("cryptography.x509")  # of an extra
+    """Create a self-signed certificate of localhost, with its key, in one file."""
+    x509 = pytest.importorskip("cryptography.x509")  # installed by an extra
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat

@@ -1,6 +1,6 @@
-"""The SSRF corpus through the real client on a scripted network.
+"""The SSRF corpus with the real client on a scripted network.
 
-What it names is blocked, and only that.
+Exactly the rows of the corpus are blocked.
 """
 
 import json
@@ -21,7 +21,7 @@ from elwood.foundation.net.settings import EgressRules
 
 @attrs.define
 class Internet(Network):
-    """Servers at any address, which redirect as *redirects* says; nothing leaves this process."""
+    """Servers at any address, with redirects from *redirects*, inside this process."""
 
     redirects: Mapping[str, str] = attrs.field(factory=dict)
     dead: Sequence[str] = ()
@@ -81,7 +81,7 @@ class _Connection(trio.abc.Stream):
 
 
 def judge(case: Mapping[str, Any]) -> str:
-    """Fetch the URL of *case*: "allow" if a page came, "pinned" if all of it from there."""
+    """Fetch the URL of *case*; return "allow" for a page, "pinned" if it came from one address."""
     answers = {name.rstrip("."): list(each) for name, each in case.get("dns", {}).items()}
     network = Internet(case.get("redirects", {}), case.get("connect_fail", ()))
 

@@ -1,4 +1,4 @@
-"""sd_notify, against a datagram socket such as systemd's."""
+"""sd_notify with a datagram socket like systemd's."""
 
 import socket
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ class Systemd:
         self._messages: list[str] = []
 
     async def listen(self) -> None:
-        """Keep its queue empty, which has room for ten messages or so."""
+        """Read the socket continuously, because its queue has space for about ten messages."""
         while True:
             await trio.lowlevel.wait_readable(self.socket)
             self._drain()
 
     def received(self) -> list[str]:
-        """Take all that has come."""
+        """Return the received messages."""
         self._drain()
         messages, self._messages = self._messages, []
         return messages

@@ -1,4 +1,4 @@
-"""A supervised house for one test: the children run inside, and are stopped in order at the end."""
+"""A supervised app for one test: its children run inside and stop in order at the end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ from elwood.foundation.runtime import (
 
 @attrs.define
 class Scene:
-    """What a test sees: the actor table, what the listener heard and when, and the end."""
+    """The actor table, the listener's events with their times, and the end."""
 
     actor_table: ActorTable = attrs.field(factory=lambda: ActorTable(trio.current_time))
     heard: list[tuple[float, Event]] = attrs.field(factory=list)
@@ -36,7 +36,7 @@ class Scene:
         self.heard.append((trio.current_time(), event))
 
     def starts(self, name: str) -> list[float]:
-        """When *name* was started."""
+        """Return the times at which *name* was started."""
         return [at for at, event in self.heard if isinstance(event, Started) and event.name == name]
 
     def crashes(self, name: str) -> list[Crashed]:
@@ -48,7 +48,7 @@ class Scene:
 
 @asynccontextmanager
 async def house(*children: Child, scene: Scene | None = None) -> AsyncIterator[Scene]:
-    """Supervise *children*; an escalation is kept in ``scene.ended``."""
+    """Supervise *children*; store an escalation in ``scene.ended``."""
     scene = scene or Scene()
 
     async def run() -> None:
@@ -78,13 +78,13 @@ def child(
 
 
 class Say(Request[str], frozen=True, kw_only=True):
-    """A request whose answer is its own word, back."""
+    """A request that is answered with its own word."""
 
     word: str = "hello"
     key: str = "a"
 
 
 async def echo(mailbox: Mailbox[Any]) -> None:
-    """Answer each `Say` at once."""
+    """Answer each `Say` immediately."""
     async for message in mailbox:
         message.reply.set(message.word)

@@ -1,4 +1,4 @@
-"""The actor_table shows what actors wait for, and names what has gone on for too long."""
+"""The actor table shows the waits of actors and reports stuck ones."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.foundation.runtime.scene import Scene, child, house
 
 
 class Bug(Exception):
-    """A mistake in a body."""
+    """A programming error in a body."""
 
 
 def stuck(scene: Scene) -> list[tuple[str, str]]:

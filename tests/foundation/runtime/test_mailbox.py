@@ -1,4 +1,4 @@
-"""Mailboxes outlive actors; a crash costs the message in hand, never the queue."""
+"""Mailboxes outlive actors; a crash loses the current message, never the queue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +23,11 @@ ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
 
 class Bug(Exception):
-    """A mistake in a body."""
+    """A programming error in a body."""
 
 
 async def fragile(mailbox: Mailbox[Any]) -> None:
-    """Echo, but die of the word "bug"."""
+    """Echo, but crash on the word "bug"."""
     async for message in mailbox:
         if message.word == "bug":
             raise Bug
@@ -53,7 +53,7 @@ async def test_the_queue_survives_a_crash_in_order(autojump_clock: object) -> No
 
 
 async def test_a_crash_fails_every_unanswered_request(autojump_clock: object) -> None:
-    """Also when the actor works on several at once; the answered one and the queued one do not."""
+    """All requests in progress fail; answered and queued ones do not."""
     results: dict[str, str] = {}
 
     async def body(mailbox: Mailbox[Say]) -> None:
@@ -89,7 +89,7 @@ async def test_a_restarting_actor_refuses_ask_and_queues_tell(autojump_clock: ob
     it = child("it", fragile, ENDLESS)
     async with house(it):
         it.mailbox.address.offer(Say(word="bug"))
-        await trio.sleep(0.5)  # it is back after one second
+        await trio.sleep(0.5)  # it restarts after one second
         before = trio.current_time()
         with pytest.raises(ActorDown):
             await it.mailbox.address.ask(Say())
@@ -127,7 +127,7 @@ async def test_insist_asks_again_after_the_restart(autojump_clock: object) -> No
 async def test_insist_retries_every_five_seconds(
     leave: Callable[[Mailbox[Say]], None], autojump_clock: object
 ) -> None:
-    """Also while its body still drains: then it is neither up nor away."""
+    """Also while its body drains: then it is neither running nor restarting."""
     made: list[float] = []
 
     def make() -> Say:
@@ -164,7 +164,7 @@ async def test_an_actor_sees_an_abandoned_request(autojump_clock: object) -> Non
 
 
 async def test_a_request_abandoned_in_the_queue_is_skipped(autojump_clock: object) -> None:
-    """However the actor takes its messages; what was told, not asked, is taken all the same."""
+    """With each way of receiving; a `tell` is never skipped."""
     mailbox = Mailbox[Say]("it", 16)
     for word in ("by receive", "by receive_nowait", "by iteration"):
         with trio.move_on_after(1):
@@ -184,7 +184,7 @@ async def test_a_request_abandoned_in_the_queue_is_skipped(autojump_clock: objec
 
 
 async def test_closing_drains_the_queue_and_refuses_more(autojump_clock: object) -> None:
-    """What was told before the stop is still worked off; then the loop ends by itself."""
+    """Messages from before the stop are still processed; then the loop ends."""
     seen: list[int] = []
 
     async def body(mailbox: Mailbox[int]) -> None:
@@ -232,7 +232,7 @@ async def test_only_tell_waits_for_space(autojump_clock: object) -> None:
         await mailbox.address.tell("three")
     assert scope.cancelled_caught
     assert mailbox.receive_nowait() == "one"
-    with pytest.raises(trio.WouldBlock):  # the cancelled tell left nothing behind
+    with pytest.raises(trio.WouldBlock):  # the cancelled tell left no message
         mailbox.receive_nowait()
 
 
@@ -240,7 +240,7 @@ async def test_only_tell_waits_for_space(autojump_clock: object) -> None:
 async def test_an_actor_asks_only_lower_layers(
     autojump_clock: object, own: int, other: int
 ) -> None:
-    """What a task of it does counts as well; up and beside goes what does not wait."""
+    """The tasks of an actor count too; messages without a wait go to any layer."""
     ends = list[Any]()
     there = child("there", fragile)
     there.mailbox.step = other
@@ -266,7 +266,7 @@ async def test_an_actor_asks_only_lower_layers(
 
 
 async def test_the_children_of_a_pool_are_in_its_layer(autojump_clock: object) -> None:
-    """So one does not ask another, nor itself."""
+    """So a child asks neither another one nor itself."""
     failed = list[str]()
     pool = Mailbox[Say]("pool", 8, 4)
 

@@ -1,4 +1,4 @@
-"""The pool: one child per key, made on demand; it only receives and offers."""
+"""The pool: one child per key, created on demand; it only receives and offers."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -13,12 +13,12 @@ from tests.foundation.runtime.scene import Say, Scene, house
 
 
 class Bug(Exception):
-    """A mistake in a body."""
+    """A programming error in a body."""
 
 
 @attrs.define
 class Pool:
-    """A pool as the child of a house, with what it refused."""
+    """A pool as the child of an app, with its refused messages."""
 
     body: Callable[[str, Mailbox[Say]], Awaitable[None]]
     policy: PoolPolicy = attrs.field(factory=PoolPolicy)
@@ -116,7 +116,7 @@ async def test_a_failed_child_is_refused_until_its_crashes_expire(autojump_clock
 
 @pytest.mark.parametrize("gap", range(6))
 async def test_a_message_to_an_ending_child_is_not_lost(gap: int, autojump_clock: object) -> None:
-    """The child ends after ten idle seconds, in the very moment at which a message comes."""
+    """The child ends after ten idle seconds, exactly when a message arrives."""
 
     async def idle_out(key: str, mailbox: Mailbox[Say]) -> None:
         while True:
@@ -125,7 +125,7 @@ async def test_a_message_to_an_ending_child_is_not_lost(gap: int, autojump_clock
             if idle.cancelled_caught:
                 break
             message.reply.set(message.word)
-        for _ in range(3):  # it tidies up, and takes nothing more
+        for _ in range(3):  # it cleans up and accepts nothing more
             await trio.lowlevel.checkpoint()
 
     pool = Pool(idle_out)
@@ -171,13 +171,13 @@ async def test_a_stop_lets_children_finish_within_the_grace(autojump_clock: obje
         scene.stop.set()
     assert sorted(finished) == ["a", "a", "b", "b"]
     assert 20 <= trio.current_time() - began <= 20.5
-    # The deaf one never took its messages: who sent them is told.
+    # The deaf child never received its messages; the senders get an error.
     assert pool.refused == [("first", "it is stopping"), ("second", "it is stopping")]
     assert set(scene.order_of_ends()) == {"pool", "pool/a", "pool/b", "pool/deaf"}
 
 
 async def test_a_crashed_pool_fails_every_request(autojump_clock: object) -> None:
-    """Also those whose request was handed on to a child and still queued there."""
+    """Also requests that are still queued at a child."""
     results: list[str] = []
 
     def key(say: Say) -> str:

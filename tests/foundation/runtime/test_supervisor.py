@@ -1,4 +1,4 @@
-"""The supervision tests, which follow OTP's supervisor_SUITE."""
+"""Tests of the supervisor, modelled on OTP's supervisor_SUITE."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ Exit = Literal["normal", "shutdown", "abnormal"]
 
 
 class Bug(Exception):
-    """A mistake in a body."""
+    """A programming error in a body."""
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ class Bug(Exception):
 async def test_restart_type_and_kind_of_exit(
     mode: Mode, way: Exit, runs: int, autojump_clock: object
 ) -> None:
-    """Shutdown is the end that the supervisor asked for: nobody is restarted after it."""
+    """Shutdown is an exit that the supervisor requested: no restart follows."""
     begun = 0
 
     async def body(mailbox: Mailbox[Any]) -> None:
@@ -63,7 +63,7 @@ async def test_restart_type_and_kind_of_exit(
 
 
 async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None:
-    """One for one: the sibling is the same object in the same task afterwards."""
+    """One for one: the sibling remains the same object in the same task."""
 
     class Sibling:
         async def run(self, mailbox: Mailbox[Any]) -> None:
@@ -77,7 +77,7 @@ async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None
     def who() -> Any:
         return Say()
 
-    # A new object per incarnation, so that a restart could not go unnoticed.
+    # A new object per incarnation makes a restart visible.
     sibling = child("sibling", lambda mailbox: Sibling().run(mailbox))
     crasher = child("crasher", bad)
     async with house(sibling, crasher) as scene:
@@ -92,7 +92,7 @@ async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None
 
 
 async def test_children_stop_in_reverse_order(autojump_clock: object) -> None:
-    """This stands for rest_for_one: what others need is first in the list and stops last."""
+    """The order replaces rest_for_one: a child that others need is first and stops last."""
     log: list[str] = []
 
     def slow(name: str) -> Child:
@@ -114,7 +114,7 @@ async def test_children_stop_in_reverse_order(autojump_clock: object) -> None:
 
 
 async def test_too_many_crashes_stop_the_app_in_order(autojump_clock: object) -> None:
-    """Intensity 5 in 60 s: the sixth crash escalates, once, and the others end normally."""
+    """Intensity 5 in 60 s: the sixth crash escalates once, and the others exit normally."""
     ends: list[str] = []
 
     async def bad(mailbox: Mailbox[Any]) -> None:
@@ -164,7 +164,7 @@ async def test_a_deaf_child_is_cancelled_after_its_grace(autojump_clock: object)
 
 
 async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object) -> None:
-    """What a dying MCP server raises through the SDK's task group."""
+    """A dying MCP server raises one through the SDK's task group."""
 
     async def fail(what: str) -> None:
         await trio.lowlevel.checkpoint()
@@ -205,7 +205,7 @@ async def test_a_halt_stops_the_app_under_any_policy(autojump_clock: object) -> 
 
 @pytest.mark.parametrize("crashes", [True, False])
 async def test_a_finished_child_accepts_no_more(crashes: bool, autojump_clock: object) -> None:
-    """Nobody may wait for room in a queue that nobody will ever empty."""
+    """Waiting for space in its queue would never end."""
 
     async def body(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(1)
@@ -218,7 +218,7 @@ async def test_a_finished_child_accepts_no_more(crashes: bool, autojump_clock: o
         address = it.mailbox.address
         assert address.offer("fills the queue")
         with trio.fail_after(30):
-            with pytest.raises(ActorDown):  # waits for room until then
+            with pytest.raises(ActorDown):  # waits for space until then
                 await address.tell("more")
             with pytest.raises(ActorDown):
                 await address.tell("later")

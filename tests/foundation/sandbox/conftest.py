@@ -1,4 +1,4 @@
-"""Which rungs this machine can have; those that it cannot are skipped, loudly."""
+"""The sandbox backends of this machine; the others are skipped with a warning."""
 
 import io
 import os
@@ -34,7 +34,7 @@ def has_landlock() -> None:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[str]:
-    """Start a Docker engine of our own, with an image that is as good as empty."""
+    """Start a private Docker engine with an almost empty image."""
     if shutil.which("dockerd") is None or shutil.which("docker") is None or os.getuid() != 0:
         pytest.skip("DOCKER NOT TESTED: there is no dockerd, or no root to start it")
     folder = Path(tempfile.mkdtemp(prefix="dockerd-"))
@@ -91,7 +91,7 @@ def home(tmp_path: Path) -> scene.Home:
 
 @pytest.fixture(params=["bubblewrap", "landlock", "direct", "docker"])
 def rung(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Each rung in turn, with the socket of its engine."""
+    """Yield each backend in turn, with the socket of its engine."""
     name: str = request.param
     if name == "docker":
         return name, request.getfixturevalue("engine")

@@ -1,6 +1,6 @@
-"""Tries to get out of a sandbox, in every way we know; runs inside it.
+"""Attempt every known escape from inside a sandbox.
 
-A program of its own, without any library: ``python3 -IS probes.py CONFIG`` prints, as JSON, which
+A standalone program without libraries: ``python3 -IS probes.py CONFIG`` prints, as JSON, which
 tries reached something.  CONFIG says where the things are that must not be reached.
 """
 
@@ -15,14 +15,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-AIM: dict[str, Any] = {}  # Any: numbers and names, as they came in JSON
+AIM: dict[str, Any] = {}  # Any: numbers and names from JSON
 LIBC = ctypes.CDLL(None, use_errno=True)
-# Of x86_64 and of the others.
+# x86_64, and all others.
 KEYCTL, UNSHARE = (250, 272) if os.uname().machine == "x86_64" else (219, 97)
 IO_URING_SETUP = 425
 NEW_USER = 0x10000000
 SEIZE = 0x4206
-# What a network that is not there answers, without a packet having left.
+# The errors of a missing network, before any packet is sent.
 NO_NETWORK = {errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT}
 
 
@@ -34,7 +34,7 @@ def connects(family: int, address: object) -> bool:
 
 
 def leaves(kind: int, host: str, port: int) -> bool:
-    """Tell whether a packet could be on its way."""
+    """Return True if a packet may have been sent."""
     with socket.socket(socket.AF_INET, kind) as sock:
         sock.settimeout(0.3)
         try:
@@ -96,7 +96,7 @@ def makes_socket(family: int) -> bool:
 
 
 def replaces() -> bool:
-    """Put another file, or folder, in the place of what is protected."""
+    """Replace a protected file or folder."""
     workspace, done = AIM["workspace"], False
     for old in ("AGENTS.md", ".git/config", ".git"):
         for act in (move_away, put_link, os.unlink):
@@ -203,13 +203,13 @@ PROBES: dict[str, Callable[[], bool]] = {
     "300 processes": forks,
     "3 GB of memory": takes_memory,
     "a file of 20 GB": takes_disk,
-    # Beyond the 25.
+    # More than the 25.
     "read secrets in the workspace": lambda: reads(f"{AIM['workspace']}/.env", b"r"),
     "chmod outside": changes_mode,
     "stat outside": sees,
     "shared memory": shares_memory,
     "vsock": lambda: makes_socket(40),
-    # Of the 25 again; last, for it changes what the others could do.
+    # One of the 25; it is last because it affects the others.
     "setuid": becomes_another,
 }
 

@@ -1,9 +1,8 @@
-"""Sets up a small world outside, and lets `probes.py` attack it from within a rung.
+"""Prepare targets outside, and let `probes.py` attack them from inside a sandbox backend.
 
-``python -m tests.foundation.sandbox.probing RUNG [CONTAINERS]`` prints the answer of the probes.
-Where it is
-root it becomes another user first, except for the rungs that need it not to: what root may do says
-little of what Elwood may.
+``python -m tests.foundation.sandbox.probing BACKEND [CONTAINERS]`` prints the answer of the probes.
+As root it switches to another user first, except for backends that need root: root's rights are not
+those of Elwood.
 """
 
 import ctypes
@@ -34,7 +33,7 @@ CREATE_EXCLUSIVE, REMOVE = 0o3600, 0
 
 @contextmanager
 def world(base: Path) -> Iterator[dict[str, object]]:
-    """Put into *base*, and onto this machine, what must not be reached."""
+    """Create the protected targets in *base* and on this machine."""
     files = {
         "ssh": base / "home/.ssh/id_rsa",
         "secrets": base / "state/secrets.toml",
@@ -88,7 +87,7 @@ def _lan() -> str:
         try:
             sock.connect(("192.0.2.1", 9))
         except OSError:
-            return "127.0.0.2"  # no network: at least it is another address
+            return "127.0.0.2"  # no network: at least the address differs
         address: str = sock.getsockname()[0]
         return address
 
@@ -113,7 +112,7 @@ async def probe(rung: str, base: Path, aim: dict[str, object], engine: str) -> b
 
 
 async def warm_up(base: Path) -> None:
-    """Import what is imported late: as another user we may not be able to read it."""
+    """Run the lazy imports now: another user may not be able to read the files."""
     await trio.run_process(["true"])
     await trio.Path(base).mkdir()
     picked = await pick(SandboxSettings(kind="bubblewrap"), base, base.with_name("warm-state"))

@@ -1,4 +1,4 @@
-"""A house with a workspace, rungs to run commands in it, and ways to see what is left of them."""
+"""A home with a workspace, backends to run commands in it, and checks for leftovers."""
 
 import os
 import random
@@ -17,17 +17,17 @@ from elwood.foundation.sandbox.layout import SandboxContext, environment, lend, 
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 
-# Seconds within which what must happen happens, on a busy machine too.
+# A timeout in seconds that is enough for a busy machine.
 PATIENCE = 60.0
 IMAGE = "elwood-empty:test"
-# The image is empty: programs are those of this machine.
+# The image is empty: the programs are this machine's.
 SHOWN = ("/usr", "/etc/alternatives")
 INSIDE = 1000
 
 
 @attrs.frozen
 class Home:
-    """Where things are."""
+    """The folders of a test."""
 
     workspace: Path
     state: Path
@@ -45,7 +45,7 @@ def make_home(base: Path) -> Home:
 
 
 async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] = ()) -> Executor:
-    """Take *rung*, which must hold; its commands can read *folders*."""
+    """Choose *rung*, which must hold; its commands can read *folders*."""
     if rung == "docker":
         give_away(home.workspace)
         return docker(engine, home.workspace, home.state, folders)
@@ -64,14 +64,14 @@ def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = 
 
 
 def give_away(workspace: Path) -> None:
-    """Let the workspace be that of the user inside, if we are root."""
+    """Make the user inside the owner of the workspace, if we are root."""
     if os.getuid() == 0:
         for path in (workspace, *workspace.rglob("*")):
             os.chown(path, INSIDE, INSIDE, follow_symlinks=False)
 
 
 def without_bubblewrap() -> str:
-    """Say why bubblewrap cannot be tried on this machine, whatever we do with it; "" if it can."""
+    """Return why bubblewrap cannot work on this machine, or ""."""
     program = shutil.which("bwrap")
     if program is None:
         return "there is no bwrap (Debian: bubblewrap)"
@@ -81,19 +81,19 @@ def without_bubblewrap() -> str:
 
 
 def without_programs() -> str:
-    """Say why commands cannot be tried; the builders of Nix have no programs where systems do."""
+    """Return why commands cannot run, or ""; Nix builders have no programs in the usual folders."""
     path = environment({}, home="/")["PATH"]
     missing = [name for name in ("sh", "sleep", "git") if shutil.which(name, path=path) is None]
     return f"there is no {missing[0]} on {path}" if missing else ""
 
 
 def marker() -> str:
-    """Make up seconds to sleep by which a process is known on this machine."""
+    """Return a unique number of seconds, to identify a sleeping process on this machine."""
     return f"{random.randrange(10**5, 10**6)}.{random.randrange(10**5, 10**6)}"
 
 
 def living(mark: str) -> list[int]:
-    """List the processes that sleep for *mark* seconds."""
+    """Return the processes that sleep for *mark* seconds."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -106,7 +106,7 @@ def living(mark: str) -> list[int]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait until *condition* holds."""
+    """Wait until *condition* is true."""
     with trio.fail_after(PATIENCE):
         while not condition():  # noqa: ASYNC110 - the world outside has no events
             await trio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What every rung does alike: run a command, bound it, and leave nothing of it."""
+"""Behaviour of every backend: run a command, limit it, and leave nothing."""
 
 import gc
 import os
@@ -80,7 +80,7 @@ async def test_temporary_files_end_with_the_command(hands: Executor) -> None:
 
 
 async def late(hands: Executor, text: str) -> CommandOutcome:
-    """Run *text* until it is out of time, having begun: on a busy machine it gets more of it."""
+    """Run *text* until its timeout, which grows until the command has started in time."""
     for timeout in (0.5, 2.0, 8.0, 30.0):
         outcome = await hands.run(sh(text, timeout=timeout))
         if b"begun" in outcome.output:

@@ -1,4 +1,4 @@
-"""The docker rung against an engine that is only a script: what it asks, what it understands."""
+"""The Docker backend with a scripted engine: requests and responses."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from elwood.foundation.sandbox.docker import Docker
 from tests.foundation.sandbox import scene
 from tests.foundation.sandbox.scene import Home
 
-Json = dict[str, Any]  # Any: as it came in JSON
+Json = dict[str, Any]  # Any: decoded from JSON
 
 
 @attrs.define
 class Engine:
-    """Answers as Docker does; programs write *frames*."""
+    """Answers like Docker; programs write *frames*."""
 
     frames: list[tuple[int, bytes]] = attrs.field(factory=list)
     code: int = 0
@@ -56,7 +56,7 @@ class Engine:
             bytes([kind, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
             for kind, data in self.frames
         )
-        for at in range(0, len(sent), 5):  # never at the borders of frames
+        for at in range(0, len(sent), 5):  # never at the end of a frame
             await stream.send_all(sent[at : at + 5])
         await stream.send_all(b"\1\0" if self.breaks else b"")
         await stream.send_eof()

@@ -1,4 +1,4 @@
-"""Git in a repository that tracks files which are hidden: it works, and they stay as committed."""
+"""Git in a repository with hidden tracked files: it works, and they stay as committed."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ TRACKED = {
 
 
 def git(home: Home, *words: str) -> str:
-    """Run git outside of the sandbox, as the owner does."""
+    """Run git outside of the sandbox, like the owner."""
     own = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "safe.directory=*")
     done = subprocess.run(("git", *own, *words), cwd=home.workspace, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -30,7 +30,7 @@ def git(home: Home, *words: str) -> str:
 
 
 def put(home: Home, name: str, text: str) -> None:
-    """Write as the owner does, who may be another user than we are."""
+    """Write as the owner; that may be another user."""
     path = home.workspace / name
     path.write_text(text)
     owner = home.workspace.stat()

@@ -1,4 +1,4 @@
-"""What of the workspace is kept from commands."""
+"""The parts of the workspace that are hidden from commands."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ async def laid_out(home: Home) -> Layout:
 
 
 async def guard(home: Home) -> dict[str, list[str]]:
-    """Name what is mounted in the workspace, by kind."""
+    """Return the mounts in the workspace, by kind."""
     layout = await laid_out(home)
     kinds: dict[str, list[str]] = {}
     for mount in layout.mounts:

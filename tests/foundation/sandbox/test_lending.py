@@ -1,4 +1,4 @@
-"""Folders with skills outside of the workspace: commands read what is there, and no more."""
+"""Folders with skills outside of the workspace: commands can read them and nothing else."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
 
 @pytest.fixture
 def team(tmp_path: Path) -> Path:
-    """A folder with one skill, and beside it what nobody is to see."""
+    """Create a folder with one skill, next to a file that must stay hidden."""
     (tmp_path / "outside.txt").write_text("outside words")
     skill = tmp_path / "team" / "style"
     (skill / "scripts").mkdir(parents=True)
@@ -56,7 +56,7 @@ async def test_scripts_run_and_see_nothing_else(
     assert place is not None
     assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
     if rung[0] == "direct":
-        return  # it has no walls
+        return  # no isolation
     for text in (
         f"cat {place}/link.txt",
         f"cat {place}/up/outside.txt",
@@ -69,7 +69,7 @@ async def test_scripts_run_and_see_nothing_else(
         f"mv {place} {place}2",
     ):
         if text.startswith("chmod") and rung[0] == "landlock":
-            continue  # Landlock does not judge it, and says so
+            continue  # Landlock does not protect it, and reports that
         code, said = await sh(executor, text)
         assert code != 0, text
         assert "words" not in said
@@ -104,7 +104,7 @@ def test_protected_folders_are_not_mounted(tmp_path: Path) -> None:
 async def test_a_script_of_a_configured_folder_runs(
     has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
 ) -> None:
-    """The model is told a path, and by this path runs the script, reads it, and lists the rest."""
+    """The model gets a path; with this path it runs the script, reads it, and lists the folder."""
     config = Config.holding(
         Paths(state=home.state, workspace=home.workspace, runtime=tmp_path / "run"),
         SandboxSettings(kind="bubblewrap"),
@@ -147,7 +147,7 @@ async def test_a_script_of_a_configured_folder_runs(
         ):
             with pytest.raises(ToolFailure):
                 await read(path)
-        # What was approved is this script, not another one under its name.
+        # The approval covers this script, not another one with its name.
         (team / "style/scripts/run.sh").write_text("#!/bin/sh\necho another\n")
         after = await plan(command, context)
         assert before.subject == after.subject

@@ -1,4 +1,4 @@
-"""A house that dies by kill -9 leaves no command running, or the next one ends it (CP-15)."""
+"""After kill -9 no command keeps running, or the next start ends it (CP-15)."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ ROOT = Path(elwood.__file__).parent.parent
 def victim(
     rung: str, home: Home, text: str, *, adopts: bool = False
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start another house that runs *text* by *rung*."""
+    """Start another process that runs *text* with *rung*."""
     argv = [
         sys.executable,
         "-m",
@@ -55,7 +55,7 @@ async def test_commands_die_with_elwood(rung: tuple[str, str], home: Home) -> No
 
 @pytest.mark.parametrize("rung", ["landlock", "direct"], indirect=True)
 async def test_the_next_start_ends_orphans(rung: tuple[str, str], home: Home) -> None:
-    """The launcher is kept from doing its work, as on a machine that is busy beyond measure."""
+    """The launcher is stopped, as on an extremely busy machine."""
     mark = marker()
     with victim(rung[0], home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
         await until(lambda: len(living(mark)) == 2)
@@ -69,7 +69,7 @@ async def test_the_next_start_ends_orphans(rung: tuple[str, str], home: Home) ->
 
 
 def test_sandbox_processes_have_a_title(home: Home) -> None:
-    """Also a bwrap whose house died before it could ask for a signal on that."""
+    """Also a bwrap whose parent died before it could request a signal for that."""
     argv = "60"
     with (
         subprocess.Popen([title(home.state), argv], executable="/bin/sleep") as stray,
@@ -81,7 +81,7 @@ def test_sandbox_processes_have_a_title(home: Home) -> None:
 
 
 async def test_bwrap_has_the_title(home: Home, has_bubblewrap: None) -> None:
-    """Also while it is set up, and in the process that waits inside."""
+    """Also during its setup, and in the process that waits inside."""
     mark = marker()
     with victim("bubblewrap", home, f"sleep {mark} & wait"):
         await until(lambda: len(living(mark)) == 1)
@@ -90,13 +90,13 @@ async def test_bwrap_has_the_title(home: Home, has_bubblewrap: None) -> None:
 
 
 def test_adopted_orphans_are_reaped(has_bubblewrap: None, home: Home) -> None:
-    """As process 1 of a container does; bwrap leaves the first process of its sandbox."""
+    """As PID 1 of a container, Elwood adopts the first process of bwrap's sandbox."""
     with victim("bubblewrap", home, "exit 0", adopts=True) as house:
         assert house.wait() == 0
 
 
 async def test_a_launcher_dies_with_its_command(home: Home) -> None:
-    """Without walls a command can do that; what it leaves in its session still ends."""
+    """Without isolation a command can kill it; the rest of its session still ends."""
     hands: Executor = await take("direct", home)
     mark = marker()
     command = Command(argv=("sh", "-c", f"sleep {mark} & kill -9 $PPID; wait"), timeout=30)

@@ -1,4 +1,4 @@
-"""Output is bounded while it is read."""
+"""Output is limited while it is read."""
 
 from hypothesis import given
 from hypothesis import strategies as st

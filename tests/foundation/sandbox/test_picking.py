@@ -1,4 +1,4 @@
-"""Which rung is taken, and that it is said why."""
+"""The choice of the backend, and its reason."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -74,10 +74,9 @@ async def test_a_workspace_cannot_contain_the_state(home: Home) -> None:
 
 @attrs.define
 class Says:
-    """An executor whose commands come to *outcomes*, one after another, the last again and again.
+    """An executor with scripted *outcomes*; the last one repeats.
 
-    Meanwhile somebody connects to the port of the self-test and sends what *send* makes of its
-    nonce.
+    Another client connects to the port of the self-test and sends *send* of its nonce.
     """
 
     outcomes: list[CommandOutcome]
@@ -125,7 +124,7 @@ async def test_a_leaked_nonce_is_an_escape(home: Home) -> None:
 
 
 async def test_an_unsandboxed_command_reaches_the_loopback(home: Home) -> None:
-    """That the probe says its nonce at all."""
+    """The control: the probe does send its nonce."""
     picked = await pick(SandboxSettings(kind="direct"), home.workspace, home.state)
     found = await self_test(picked.executor, home.workspace / "none")
     assert found == "the self-test reached the loopback of this machine"

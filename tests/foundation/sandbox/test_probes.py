@@ -1,4 +1,4 @@
-"""25 ways out, and some more, tried from within every rung."""
+"""25 escapes and some more, attempted inside every backend."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 import elwood
 
 ROOT = Path(elwood.__file__).parent.parent
-# What Landlock cannot close: files of the workspace are all alike to it; it knows no metadata, no
+# Landlock's gaps: all files of the workspace are equal, and it covers neither metadata nor
 # System V memory.
 LANDLOCK_OPEN = {
     "write .git/hooks",
@@ -21,9 +21,9 @@ LANDLOCK_OPEN = {
     "stat outside",
     "shared memory",
 }
-# Docker's own filter of system calls, as of version 20.10, lets them pass.
+# Docker's own system call filter (20.10) allows them.
 OLD_DOCKER_OPEN = {"io_uring", "vsock"}
-# What nothing but a sandbox stops, on any machine that can run these tests: the probes do probe.
+# Only a sandbox stops these on any test machine. They show that the probes work.
 CONTROL = {
     "connect to 127.0.0.1", "connect to the LAN", "/dev/tcp", "abstract socket", "socket by path",
     "read ~/.ssh", "read secrets", "read the journal", "read /proc of others", "write outside",
@@ -33,7 +33,7 @@ CONTROL = {
 
 
 def reached(rung: str, engine: str = "") -> set[str]:
-    """Return what the probes reached from within *rung*."""
+    """Return the targets that the probes reached from inside *rung*."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.foundation.sandbox.probing", rung, engine],
         cwd=ROOT,
@@ -50,7 +50,7 @@ def reached(rung: str, engine: str = "") -> set[str]:
 
 
 def unlimited() -> set[str]:
-    """Root may have as many processes as there are, unless they are counted by namespace."""
+    """Return the probes that root passes: its processes are not limited, except by namespace."""
     return {"300 processes"} if os.getuid() == 0 else set()
 
 

@@ -1,4 +1,4 @@
-"""The filter of system calls, run by a small interpreter, for every architecture."""
+"""The system call filter in a small interpreter, for every architecture."""
 
 import errno
 import struct
@@ -15,7 +15,7 @@ NEW_USER = 0x10000000
 
 
 def judge(code: bytes, audit: int, number: int, *arguments: int) -> int:
-    """Run the classic BPF *code* as the kernel would for one system call."""
+    """Run the classic BPF *code* for one system call, like the kernel."""
     words = [*arguments, *[0] * 6][:6]
     data = struct.pack("<IIQ6Q", number, audit, 0, *words)
     at, value = 0, 0
@@ -68,7 +68,7 @@ class TestFilter:
         assert judge(code, arch.audit, arch.ioctl, 1, 0x5401) == ALLOW  # TCGETS
         for request in (0x5412, 0x541C):
             assert judge(code, arch.audit, arch.ioctl, 1, request) == refused(errno.EPERM)
-            # The kernel looks at the low half only.
+            # The kernel checks the low half only.
             assert judge(code, arch.audit, arch.ioctl, 1, 1 << 32 | request) != ALLOW
 
     def test_another_architecture_is_killed(self, machine: str) -> None:

@@ -1,4 +1,4 @@
-"""A server: a command that goes on, with its pipes in our hands, and rights of its own."""
+"""A server: a long-running command with pipes to us and its own rights."""
 
 import os
 from contextlib import ExitStack, suppress
@@ -19,7 +19,7 @@ RUNGS = ["bubblewrap", "landlock", "direct"]
 async def asked(
     hands: Executor, text: str, said: bytes = b"", **more: object
 ) -> tuple[bytes, CommandOutcome | None]:
-    """Run *text* as a server, say something to it, and return all that it says."""
+    """Run *text* as a server, write to it, and return its output."""
     outcomes: list[CommandOutcome] = []
     with ExitStack() as stack:
         streams = [stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())]
@@ -115,7 +115,7 @@ async def test_folders_limits_and_network_are_granted_separately(
         f"echo x >written/b; ulimit -f; ls /sys/class/net 2>/dev/null; grep -c : /proc/net/dev"
     )
     heard, _ = await asked(hands, text, shown=shown, limits={"FSIZE": 512 * 7})
-    assert heard.split()[:3] == [b"readwrittenkept", b"7", b"1"]  # only the loopback
+    assert heard.split()[:3] == [b"readwrittenkept", b"7", b"1"]  # only the loopback interface
     assert (tmp_path / "written" / "b").read_text() == "x\n"
     heard, _ = await asked(hands, "readlink /proc/self/ns/net", network=True)
     assert heard.decode().strip() == os.readlink("/proc/self/ns/net")

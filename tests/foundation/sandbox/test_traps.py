@@ -1,4 +1,4 @@
-"""The traps of docs/sandbox.md that we know of: each was fallen into once, on another machine."""
+"""The traps in docs/sandbox.md; each was a bug on some machine."""
 
 import shutil
 import threading
@@ -25,7 +25,7 @@ async def inside(home: Home, *argv: str) -> tuple[int | None, str]:
 
 
 def forked_by(program: str) -> int:
-    """Say which of our threads forked *program*."""
+    """Return which of our threads forked *program*."""
     for task in Path("/proc/self/task").iterdir():
         for pid in (task / "children").read_text().split():
             if Path(f"/proc/{pid}/comm").read_text().strip() == program:
@@ -40,7 +40,7 @@ async def python(home: Home, text: str) -> str:
 
 
 async def test_2_children_belong_to_the_longest_lived_thread(home: Home) -> None:
-    """``--die-with-parent`` means the thread that forked; Trio's idle workers end after 10 s."""
+    """``--die-with-parent`` refers to the forking thread; Trio's idle workers exit after 10 s."""
     hands, mark = await take("bubblewrap", home), marker()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hands.run, Command(argv=("sleep", mark), timeout=60))
@@ -51,7 +51,7 @@ async def test_2_children_belong_to_the_longest_lived_thread(home: Home) -> None
 
 
 async def test_4_the_filter_is_needed_too(home: Home) -> None:
-    """``--disable-userns`` holds by itself, where bwrap has it."""
+    """``--disable-userns`` is enough alone, if bwrap supports it."""
     hands = await take("bubblewrap", home)
     assert isinstance(hands, Bubblewrap)
     if not hands.disable_userns:
@@ -61,7 +61,7 @@ async def test_4_the_filter_is_needed_too(home: Home) -> None:
 
 
 async def test_5_data_is_limited_and_addresses_are_not(home: Home) -> None:
-    """WebAssembly reserves gigabytes of addresses that it never uses."""
+    """WebAssembly reserves gigabytes of address space that it never uses."""
     reserve = "import mmap; mmap.mmap(-1, 9 << 30, prot=0); print('reserved'); bytes(2 << 30)"
     said = await python(home, reserve)
     assert "reserved" in said
@@ -69,7 +69,7 @@ async def test_5_data_is_limited_and_addresses_are_not(home: Home) -> None:
 
 
 async def test_6_a_hanging_bubblewrap_times_out(home: Home, tmp_path: Path) -> None:
-    """It does where a filter of system calls takes `capset` or `pivot_root` from it."""
+    """It hangs if a system call filter denies `capset` or `pivot_root`."""
     hanging, mark = tmp_path / "hanging", marker()
     hanging.write_text(f"#!/bin/sh\nexec sleep {mark}\n")
     hanging.chmod(0o755)

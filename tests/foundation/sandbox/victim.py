@@ -1,4 +1,4 @@
-"""A house that runs a command, to be killed.
+"""A process that runs a command and gets killed.
 
 ``python -m tests.foundation.sandbox.victim RUNG BASE TEXT [adopts]``; if it adopts orphans, it
 fails if any is

@@ -72,7 +72,7 @@ def test_a_known_value_never_passes(value: str, before: str, after: str) -> None
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("abcdefgh", "***"),  # two that overlap leave nothing of either
+        ("abcdefgh", "***"),  # two that overlap leave no part of either
         ("xabcdex", "x***x"),
         ("xefghx", "x***x"),
         ("abcdeefgh", "******"),

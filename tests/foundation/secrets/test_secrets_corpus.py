@@ -1,4 +1,4 @@
-"""The corpus of credentials, each in three sets of random values, whole and in pieces."""
+"""The corpus of credentials, with three random values each, whole and in pieces."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SEEDS = (7, 8, 9)
 ALL = [case for seed in SEEDS for case in cases(seed)]
 TO_REDACT = [case for case in ALL if case.expected == "redact"]
 TO_KEEP = [case for case in ALL if case.expected == "keep"]
-# The names of what is known by its form, and of what only looks like it.
+# Names of forms that are recognized, and of harmless lookalikes.
 PEMS = [name for name in LABELS if name.startswith("pem_")]
 KNOWN_FORMS = [*TOKENS, "telegram", "discord_bot", "jwt", *PEMS]
 LOOKALIKES = [*HARMLESS, "cert", "pempub", "js"]
@@ -53,7 +53,7 @@ def test_harmless_text_is_unchanged() -> None:
 
 
 def test_json_stays_valid_and_leaks_nothing() -> None:
-    """A line of the log is redacted as it is written, quotes and escapes and all."""
+    """A log line is redacted in its encoded form, with quotes and escapes."""
     for case in ALL:
         for line in (json.dumps({"e": case.text}), json.dumps([json.dumps({"e": case.text})])):
             redacted = redact(line, known(case))
@@ -123,7 +123,7 @@ HASHES = {
 
 @pytest.mark.parametrize("form", [*HASHES, "", "!"])
 def test_a_shadow_hash_is_masked(form: str) -> None:
-    """Also of an account that is locked, by a mark in front of it, and in other files."""
+    """Also for a locked account, which has a mark before the hash, and in other files."""
     maker = Maker(form)
     salt = f"{maker.s(AN, 8)}$" if form in HASHES and not form.startswith("$2") else ""
     value = maker.s(AN, HASHES.get(form, 13))
@@ -189,7 +189,7 @@ def promised() -> Iterator[tuple[str, str, str]]:
 
 
 def test_no_encoding_of_a_known_value_passes() -> None:
-    """Also as it is about to be sent: in a URL, a body, an argument."""
+    """Also in outgoing data: a URL, a body, an argument."""
     for how, value, spelled in promised():
         redactor = Redactor([Secret(value)])
         assert redactor.reveals(f"https://example.org/?d={spelled}&e=f"), how
@@ -215,7 +215,7 @@ def test_partial_texts_only_grow_and_leak_nothing(case: Case) -> None:
 
 
 def test_a_short_answer_is_streamed_by_word() -> None:
-    """A little more than a word is held back, however it begins, and nothing of a sentence."""
+    """The stream is one word behind, and never a whole sentence."""
     text = (
         "Yes, the hunters have their token in the file of the bot. \u597d\u7684\uff0c\u5b8c\u6210"
     )

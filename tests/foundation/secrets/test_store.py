@@ -1,4 +1,4 @@
-"""Where secrets are looked for, and what makes one unusable."""
+"""The sources of secrets, and the reasons to refuse one."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def test_systemd_precedes_references_precede_variables(kept: Kept) -> None:
-    """Which is emptied in each case."""
+    """The variable is removed in each case."""
     there, nowhere = str(kept("api-key", b"from-systemd\n").parent), "/nowhere"
     file = f"file:{kept('x', b'from-file')}"
     for folder, reference, found in (

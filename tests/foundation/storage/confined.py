@@ -1,6 +1,6 @@
-"""The tree that the rows of path_traversal.jsonl talk about: a root, and what must not be reached.
+"""The tree for path_traversal.jsonl: a root, and files outside that must stay unreachable.
 
-In the rows ``{ROOT}`` stands for the root ``ws`` and ``{BASE}`` for the folder it is in.
+In the rows ``{ROOT}`` is the root ``ws``, and ``{BASE}`` is its parent folder.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ import os
 import socket
 from pathlib import Path
 
-# Stands in every file that must not be read.
+# The content of every file that must not be read.
 SENTINEL = "OUT-OF-BOUNDS-7f3a"
 
 INSIDE = (
@@ -27,7 +27,7 @@ LINKS = {
 
 
 def build(base: Path) -> Path:
-    """Make the tree in *base*, and return the root."""
+    """Create the tree in *base* and return the root."""
     root, outside = base / "ws", base / "outside"
     for folder in (
         root / "dir/sub", root / ".git/hooks", root / "deep" / "/".join("d" * 40),
@@ -51,7 +51,7 @@ def build(base: Path) -> Path:
     os.link(outside / "secret.txt", root / "hard_out")
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as made:
-        # The path of a socket has no room for a long temporary folder.
+        # The path of a socket must be short.
         fd = os.open(root, os.O_RDONLY)
         made.bind(f"/proc/self/fd/{fd}/sock")
         os.close(fd)
@@ -59,7 +59,7 @@ def build(base: Path) -> Path:
 
 
 def snapshot(base: Path) -> dict[str, str]:
-    """Name everything outside the root, with the hashes of files."""
+    """Return everything outside the root, with hashes of the files."""
     seen = {}
     for top in ("outside", "ws-evil", "WS2"):
         for path in [base / top, *sorted((base / top).rglob("*"))]:

@@ -1,8 +1,8 @@
-"""Every state a crash can leave on a disk, from a record of the system calls made before it.
+"""Every state that a crash can leave on a disk, computed from the recorded system calls.
 
-The model is as hostile as POSIX allows: until a file is synced each of its writes may be lost, cut
-in half or zeroed, on its own; until a folder is synced any prefix of what happened to its names may
-be there.  Syncing a file says nothing about its name.
+The model is as hostile as POSIX allows.  Until a file is synced, each of its writes may be lost, cut
+in half or zeroed, independently.  Until a folder is synced, any prefix of the changes to its names
+may be on the disk.  Syncing a file does not sync its name.
 """
 
 import itertools
@@ -20,7 +20,7 @@ FOLDER = -1
 
 @attrs.frozen
 class Name:
-    """In *folder*, *name* becomes *inode* (None: vanishes); *old* is the name it had before."""
+    """In *folder*, *name* becomes *inode* (None: removed); *old* is its previous name."""
 
     folder: str
     name: str
@@ -30,7 +30,7 @@ class Name:
 
 @attrs.frozen
 class Bytes:
-    """*data* at *offset* of *inode*; None cuts it there."""
+    """*data* at *offset* of *inode*; None truncates it there."""
 
     inode: int
     offset: int
@@ -39,14 +39,14 @@ class Bytes:
 
 @attrs.frozen
 class Synced:
-    """An inode, or a folder by its name, is on the disk."""
+    """An inode, or a folder by name, was synced."""
 
     what: int | str
 
 
 @attrs.frozen
 class Acknowledged:
-    """The caller was told that *count* entries are safe."""
+    """The caller got a confirmation of *count* entries."""
 
     count: int
 
@@ -57,7 +57,7 @@ Tree = dict[str, bytes | None]
 
 
 class Recorder(Calls):
-    """Makes the real calls below *base*, and writes them down in *log*."""
+    """Makes the real calls below *base* and records them in *log*."""
 
     def __init__(self, base: Path, before: "Recorder | None" = None, upto: int = 0) -> None:
         self.base = base
@@ -68,7 +68,7 @@ class Recorder(Calls):
             self._rename(op)
 
     def adopt(self, tree: Tree) -> None:
-        """Take *tree*, which stands below *base*, for what is safely on the disk."""
+        """Start from *tree*, which is below *base* and synced."""
         for name in sorted(tree, key=lambda name: name.count("/")):
             folder = Path(name).parent.as_posix()
             content = tree[name]
@@ -113,7 +113,7 @@ class Recorder(Calls):
         inode = self._fds[fd]
         assert isinstance(inode, int)
         written = super().write(fd, data)
-        # All files are only ever written at their end.
+        # Files are only written at their end.
         self._add(Bytes(inode, os.fstat(fd).st_size - written, data[:written]))
         return written
 
@@ -142,7 +142,7 @@ class Recorder(Calls):
 
 
 def power_cuts(log: list[Op]) -> Iterator[Tree]:
-    """Yield every different state that the disk can have after *log* and a power cut."""
+    """Yield every distinct state of the disk after *log* and a power failure."""
     names: dict[str, int] = {}
     pending: dict[str, list[Name]] = defaultdict(list)
     data: dict[int, bytes] = defaultdict(bytes)
@@ -180,7 +180,7 @@ def power_cuts(log: list[Op]) -> Iterator[Tree]:
 
 
 def killed(log: list[Op]) -> Tree:
-    """What is there after *log* if only the process died: the kernel forgets nothing."""
+    """Return the state after *log* if only the process died: the kernel loses nothing."""
     names: dict[str, int] = {}
     data: dict[int, bytes] = defaultdict(bytes)
     for op in log:
@@ -195,12 +195,12 @@ def killed(log: list[Op]) -> Tree:
 
 
 def acknowledged(log: list[Op]) -> int:
-    """How many entries the caller was told of."""
+    """Return the number of acknowledged entries."""
     return max((op.count for op in log if isinstance(op, Acknowledged)), default=0)
 
 
 def put(tree: Tree, base: Path) -> None:
-    """Make *tree* below *base*, which must be empty."""
+    """Create *tree* below *base*, which must be empty."""
     for name in sorted(tree):
         content = tree[name]
         if content is None:
@@ -229,7 +229,7 @@ def _contents(start: bytes, ops: list[Bytes]) -> set[bytes]:
 
 
 def _fates(content: bytes, op: Bytes) -> Iterator[bytes]:
-    """What one operation may have done, apart from nothing: it may be torn, or zeroed."""
+    """Return the possible partial effects of one operation: torn or zeroed."""
     yield _written(content, op)
     if op.data is None:
         return

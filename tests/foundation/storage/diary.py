@@ -1,4 +1,4 @@
-"""A small journal for tests: entries of two kinds, and the list of them as the state."""
+"""A small journal for tests: two kinds of entries, and their list as the state."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -74,5 +74,5 @@ def names(folder: Path) -> list[str]:
 
 
 def kept(folder: Path) -> list[bytes]:
-    """The torn tails that were set aside, in order."""
+    """Return the stored torn tails, in order."""
     return [path.read_bytes() for path in sorted(folder.glob("*.torn-*"))]

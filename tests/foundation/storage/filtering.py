@@ -1,4 +1,4 @@
-"""Lets system calls of this process fail, as an old kernel or another file system would."""
+"""Makes system calls of this process fail, like an old kernel or another file system."""
 
 import ctypes
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class _Program(ctypes.Structure):
 
 
 def fail(calls: Sequence[int], code: int) -> None:
-    """Answer the system calls with these numbers by the error *code*, from now on (seccomp)."""
+    """Make the system calls with these numbers fail with *code* from now on (seccomp)."""
     steps = [_Filter(0x20, 0, 0, 0)]  # load the number
     for number in calls:
         steps += [_Filter(0x15, 0, 1, number), _Filter(0x06, 0, 0, 0x50000 | code)]

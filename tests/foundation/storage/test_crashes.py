@@ -1,4 +1,4 @@
-"""Every state a crash can leave: the journal opens, and nothing acknowledged is lost (P1, P8).
+"""After any crash the journal opens, and no acknowledged entry is lost (P1, P8).
 
 CP-03, CP-17, CP-24, CP-25 and CP-29 for the room that must bear them;
 `tests/foundation/storage/crashes.py` says
@@ -24,12 +24,12 @@ from tests.foundation.storage.crashes import (
 from tests.foundation.storage.diary import Counted, Entry, Wrote, make_disk, opened
 
 NAME = "sessions/a.jsonl"
-# Bytes: small enough that what is written below closes several segments.
+# Bytes: small enough for several segments.
 SMALL = 500
 
 
 async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
-    """Append lines of *counts* entries, each entry numbered, and note what was acknowledged."""
+    """Append lines of *counts* numbered entries, and record the acknowledged ones."""
     journal = await opened(base / NAME, make_disk(calls), SMALL)
     for count in counts:
         done = len(journal.state.entries)
@@ -38,7 +38,7 @@ async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
 
 
 async def check(tree: Tree, safe: int, most: int) -> None:
-    """Open *tree*: at least *safe* entries are there, in order; at most *most*, and it goes on."""
+    """Open *tree*: check that it has *safe* to *most* entries, in order, and accepts more."""
     with TemporaryDirectory() as folder:
         put(tree, Path(folder))
         journal = await opened(Path(folder) / NAME, segment=SMALL)
@@ -48,7 +48,7 @@ async def check(tree: Tree, safe: int, most: int) -> None:
         await journal.append(Wrote("on"))
         again = await opened(journal.path, segment=SMALL)
         assert again.state == journal.state
-        # Each once, whatever the crash left beside them.
+        # Each once, despite any leftovers of the crash.
         assert [entry for _, _, entry in entries_of(journal.path, Entry)] == again.state.entries
         verify(journal.path)
 
@@ -68,10 +68,9 @@ async def test_no_crash_loses_acknowledged_entries(tmp_path: Path) -> None:
 
 
 async def test_no_second_crash_loses_acknowledged_entries(tmp_path: Path) -> None:
-    """A process is killed, the next one recovers and goes on, then the power fails (CP-29).
+    """A process is killed, the next one recovers and continues, then the power fails (CP-29).
 
-    What the first left in the kernel's memory the second has read, and acted upon; it must not
-    vanish.
+    The second process has used unsynced data of the first, so that data must not vanish.
     """
     calls = Recorder(tmp_path / "first")
     calls.base.mkdir()
@@ -88,7 +87,7 @@ async def test_no_second_crash_loses_acknowledged_entries(tmp_path: Path) -> Non
         await write(base, second, [1])
         for cut in range(end, len(second.log) + 1):
             log = second.log[:cut]
-            # While it was still opening it had told nobody more than the first process.
+            # During the recovery it acknowledged at most the entries of the first process.
             safe = acknowledged(log if cut >= opening else calls.log[:end])
             for tree in power_cuts(log):
                 if (key := (frozenset(tree.items()), safe)) not in seen:
@@ -129,7 +128,7 @@ async def test_no_crash_during_recovery_loses_entries(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("existing", [None, b"old"])
 def test_a_replaced_file_is_old_or_new(tmp_path: Path, existing: bytes | None) -> None:
-    """CP-24 and CP-25: the rename is the switch, and the folder's fsync makes it stay."""
+    """CP-24 and CP-25: the rename replaces the file, and the folder's fsync makes it durable."""
     calls = Recorder(tmp_path)
     disk: Disk = make_disk(calls)
     path = tmp_path / "file"

@@ -1,4 +1,4 @@
-"""Full and failing disks: nothing half-written stays, nothing goes on after a failed fsync."""
+"""Full and failing disks: no partial line stays, and nothing continues after a failed fsync."""
 
 import errno
 import os
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 
 class Failing(Calls):
-    """A disk with *room* bytes, the reserve included, on which calls *fail* by these errors.
+    """A disk with *room* bytes, including the reserve. Calls in *fail* raise these errors.
 
-    The "rest of it" is that of a write, of which half was done.
+    "rest of it" is the second half of a write.
     """
 
     def __init__(self, fail: Mapping[str, int] | None = None, room: int = 10 * RESERVE) -> None:
@@ -87,7 +87,7 @@ class Failing(Calls):
 
 
 async def begun(folder: Path) -> tuple[Failing, DiaryJournal]:
-    """A journal with one entry, on a disk that may fail."""
+    """Yield a journal with one entry, on a disk that may fail."""
     calls = Failing()
     journal = await opened(folder / "a.jsonl", make_disk(calls))
     await journal.append(Wrote("one"))
@@ -139,7 +139,7 @@ async def test_every_full_disk_error_is_recognized(tmp_path: Path, code: int) ->
 
 
 async def test_final_entries_fit_on_a_full_disk(tmp_path: Path) -> None:
-    """CP-32: a result that is known must not be lost because the disk is full."""
+    """CP-32: a known result must not be lost because the disk is full."""
     calls = Failing(room=RESERVE + 1000)
     reserve = tmp_path / "reserve"
     journal = await opened(tmp_path / "a.jsonl", make_disk(calls, reserve))
@@ -153,7 +153,7 @@ async def test_final_entries_fit_on_a_full_disk(tmp_path: Path) -> None:
     assert journal.state.texts == ["one", "result", "and another"]
     assert reserve.stat().st_size == 0
     assert calls.room > RESERVE - 1000
-    # That room is not for ordinary words.
+    # The reserve is not for ordinary entries.
     with pytest.raises(DiskFull):
         await journal.append(Wrote("ordinary"))
     with pytest.raises(DiskFull):
@@ -199,7 +199,7 @@ async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
     ],
 )
 async def test_a_failed_disk_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
-    """CP-33: nothing is tried again after an fsync that failed; Elwood halts."""
+    """CP-33: nothing is retried after a failed fsync; Elwood halts."""
     calls, journal = await begun(tmp_path)
     calls.fail = {call: code}
     with pytest.raises(JournalBroken) as caught:
@@ -235,7 +235,7 @@ async def test_running_out_of_descriptors_changes_nothing(tmp_path: Path) -> Non
 
 
 async def test_a_deferred_sync_happens_at_the_end_of_a_page(tmp_path: Path) -> None:
-    """A power cut may take lines of the last page only; a kill takes none."""
+    """A power failure can lose lines of the last page only; a kill loses none."""
     calls, path = Failing(), tmp_path / "a.jsonl"
     journal = await opened(path, make_disk(calls))
     await journal.append(Wrote("first"), synced=False)
@@ -251,7 +251,7 @@ async def test_a_deferred_sync_happens_at_the_end_of_a_page(tmp_path: Path) -> N
 
 
 async def test_an_early_caller_continues_after_the_write(tmp_path: Path) -> None:
-    """It survives a kill then.  What is staged meanwhile goes into the next line."""
+    """The line survives a kill.  Entries staged during the sync go into the next line."""
     calls, path, gate = Failing(), tmp_path / "a.jsonl", trio.Event()
     gate.set()
 
@@ -291,7 +291,7 @@ async def test_an_early_caller_continues_after_the_write(tmp_path: Path) -> None
 async def test_a_log_that_cannot_be_sealed_is_sealed_later(
     tmp_path: Path, room: int, left: int
 ) -> None:
-    """There is no room for the segment, or for what comes after it."""
+    """There is no space for the segment, or for the new file."""
     calls = Failing()
     journal = await opened(tmp_path / "a.jsonl", make_disk(calls), segment=200)
     await journal.append(Wrote("one"), Wrote("two"))
@@ -369,6 +369,6 @@ def test_a_second_process_learns_the_owner_of_the_folder(tmp_path: Path) -> None
         assert caught.value.pid == other.pid
         other.kill()
         other.wait()
-        # However the other one ended, the folder is free.
+        # The folder is free after any end of the other process.
         with holding(tmp_path):
             assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"

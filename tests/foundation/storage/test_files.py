@@ -1,4 +1,4 @@
-"""No path gets anything out of the root; a write leaves the old file or the new one, no other."""
+"""No path leads out of the root; a write leaves the old file or the new one."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ MARK = "user.elwood.untrusted"
 PROJECT = Path(__file__).parents[3]
 CORPUS = Path(__file__).parents[2] / "corpora" / "path_traversal.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(row) for row in CORPUS.read_text().splitlines()]
-# The rows about races have a test of their own.
+# test_races.py has the rows about races.
 STILL = [row for row in ROWS if row["class"] != "race"]
 
 
@@ -102,7 +102,7 @@ def test_a_folder_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
 
 
 def run(program: str, *given: object) -> str:
-    """Run *program* in a process of its own, and give what it prints."""
+    """Run *program* in its own process and return its output."""
     command = [sys.executable, "-c", program, *map(str, given)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
     return done.stdout
@@ -125,7 +125,7 @@ except Unconfined as error:
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
 def test_a_kernel_without_openat2_is_refused(tmp_path: Path, code: int) -> None:
-    """What old kernels, and the filters of old containers, answer."""
+    """Old kernels and the filters of old containers answer so."""
     assert "Linux 5.6" in run(FILTERED, tmp_path, code)
 
 
@@ -133,7 +133,7 @@ def temporaries(base: Path) -> list[Path]:
     return [path for path in base.rglob("*") if is_temporary(path.name)]
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def test_a_file_is_created_with_its_folders(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_an_unconfirmed_write_is_not_reported(tmp_path: Path) -> None:
 
 
 class Moving(Calls):
-    """Moves a folder out while a file in it is written."""
+    """Moves a folder out during a write in it."""
 
     def __init__(self, move: Callable[[], None]) -> None:
         self._move = move
@@ -342,7 +342,7 @@ def test_a_moved_folder_gets_no_new_file(tmp_path: Path, what: str) -> None:
 
 
 class FolderRecorder(Recorder):
-    """Knows files by the folders that are held open, as the writer names them."""
+    """Resolves files by open folders, like the writer."""
 
     def _name(self, path: Path) -> str:
         return os.path.relpath(os.path.realpath(path), self.base)

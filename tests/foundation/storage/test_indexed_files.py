@@ -1,4 +1,4 @@
-"""An index beside its files: what it lacks is known."""
+"""An index beside its files: missing entries are detected."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from elwood.foundation.storage.search_index import DatabaseUnusable, Document, S
 
 
 class Texts(dict[str, str]):
-    """Files that are a mapping."""
+    """Files in a mapping."""
 
     def stamps(self) -> Iterator[tuple[str, str]]:
         yield from list(self.items())

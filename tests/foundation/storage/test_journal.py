@@ -1,4 +1,4 @@
-"""Journals: what is acknowledged stays, what was torn is cut, what is damaged is refused."""
+"""Journals keep acknowledged entries, cut torn tails, and refuse damage."""
 
 import gzip
 import itertools
@@ -62,13 +62,13 @@ async def test_staged_entries_count_immediately(tmp_path: Path) -> None:
     await journal.stage(Counted(3))
     assert journal.state.entries == [Wrote("one"), Wrote("two"), Counted(3)]
     assert len(content(journal.path).splitlines()) == 1
-    # Who died now has one entry; whoever appends next, in whatever task, writes all of them.
+    # A crash now leaves one entry; the next append in any task writes them all.
     assert (await opened(journal.path)).state.entries == [Wrote("one")]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.append, Wrote("four"))
         nursery.start_soon(journal.stage, Wrote("five"))
         nursery.start_soon(journal.append, Wrote("six"))
-    # Which of the three was the last is not known.
+    # The last of the three is not known.
     await journal.stage(Wrote("seven"))
     await journal.append()
     again = await opened(journal.path)
@@ -127,7 +127,7 @@ async def test_a_cancelled_seal_keeps_the_entries(tmp_path: Path) -> None:
 
     async def blocking(act: Callable[[], T]) -> T:
         done.append("wrote")
-        if len(done) == 2:  # appending, and now closing
+        if len(done) == 2:  # the append, and now the seal
             scope.cancel()
         await trio.lowlevel.checkpoint()
         return act()
@@ -184,7 +184,7 @@ async def test_a_torn_tail_is_cut_and_kept(tmp_path: Path, spoil: Callable[[byte
 
 
 async def test_damage_before_the_tail_leaves_the_file_alone(tmp_path: Path) -> None:
-    """CP-34: never cut what is not the tail."""
+    """CP-34: cut nothing but the tail."""
     path = tmp_path / "a.jsonl"
     lines = await fill(path)
     flipped = lines[1].replace(b"entry 1", b"entry 7")
@@ -251,7 +251,7 @@ async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
 
 
 async def numbered(path: Path, count: int = 40) -> DiaryJournal:
-    """Write so many entries into several segments, a second apart."""
+    """Write *count* entries into several segments, one per second."""
     times = itertools.count(1_000.0)
     journal = await opened(path, make_disk(clock=lambda: next(times)), segment=600)
     for number in range(count):
@@ -351,7 +351,7 @@ async def test_damaged_segments_are_detected(tmp_path: Path) -> None:
         verify(path)
     second.write_bytes(put_away)
     verify(path)
-    # What a log begins with was never half there: it is not taken for a torn tail.
+    # The first line of a log is written atomically, so it cannot be a torn tail.
     begins = behind.splitlines(keepends=True)[0]
     for torn in (begins[:-1], begins[: len(begins) // 2], bytes(len(begins)), begins[:5]):
         path.write_bytes(torn)
@@ -362,7 +362,7 @@ async def test_damaged_segments_are_detected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", [b'"seq":', b'"text":"38"'])
 async def test_independent_lines_of_segments_are_kept(tmp_path: Path, what: bytes) -> None:
-    """The state that it begins with is damaged, or a line behind it."""
+    """The damage is in the first state, or in a line after it."""
     path = tmp_path / "a.jsonl"
     journal = await numbered(path)
     begins = replay(path, Entry, Diary)[0].texts.index("38")
@@ -402,7 +402,7 @@ async def test_other_files_are_no_segments(tmp_path: Path) -> None:
 
 # --- random sequences of appending, reopening, and cutting at any byte ----------------------------
 
-# Whatever UTF-8 can carry: the escapes of JSON, line separators, the end of Unicode.
+# Special UTF-8 text: the escapes of JSON, line separators, the end of Unicode.
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 raws = st.recursive(st.none() | st.integers(-9, 9) | texts, st.lists, max_leaves=3).map(
     lambda value: msgspec.Raw(msgspec.json.format(msgspec.json.encode(value), indent=1))
@@ -411,7 +411,7 @@ entries: st.SearchStrategy[Entry] = st.builds(Wrote, texts) | st.builds(
     Counted, st.integers(-(2**53), 2**53), raws
 )
 appends = st.lists(entries, min_size=1, max_size=4)
-# Cut this share of the file's bytes off its end (of the last line only: it was not acknowledged).
+# Cut this share off the end of the file (only from the last line, which was not acknowledged).
 cuts = st.floats(0, 1)
 steps = st.lists(appends | st.just("reopen") | cuts, max_size=12)
 
@@ -433,9 +433,9 @@ def test_the_file_has_the_acknowledged_entries(
             elif lines:
                 *before, last = content(path).splitlines(keepends=True)
                 if b'"entries":[]' in last:
-                    continue  # it was closed: the line is in a segment
+                    continue  # it was sealed: the line is in a segment
                 put(path, b"".join(before) + last[: int(len(last) * step)])
-                # An unacknowledged line may be gone, in whole.
+                # An unacknowledged line may be missing, but only as a whole.
                 if step < 1:
                     lines.pop()
                 journal = await opened(path, segment=segment)
@@ -472,7 +472,7 @@ def test_no_prefix_of_a_line_is_valid(entry: Entry, seq: int, at: float) -> None
 
 
 def meaning(entry: Entry) -> object:
-    """Raw JSON loses its line breaks on the way to the disk, and nothing else."""
+    """Return *value* as it is stored: raw JSON loses its line breaks and nothing else."""
     if isinstance(entry, Wrote):
         return entry.text
     return (entry.number, msgspec.json.decode(entry.native))

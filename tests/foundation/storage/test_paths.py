@@ -9,7 +9,7 @@ from elwood.foundation.storage.paths import holds_secrets, is_git, protection, r
     ("path", "refused"),
     [
         ("a.txt", False),
-        ("../x", False),  # the kernel's work, not ours
+        ("../x", False),  # the kernel checks this
         ("/etc/passwd", False),
         ("a" * 255, False),
         ("ü" * 127, False),

@@ -1,4 +1,4 @@
-"""Swapping things while we use them gets nothing out of the root, and nothing into the outside.
+"""Swapping files during an operation lets nothing out of the root and writes nothing outside.
 
 Whoever swaps has a shape and a seed, which decides how long it waits between two swaps, so that
 many seeds meet us at many moments.
@@ -60,7 +60,7 @@ while True:
 
 @attrs.frozen
 class Attack:
-    """Swap by *shape* while *op* is done to *path*; ``{}`` in it is the number of the try."""
+    """Swap by *shape* during *op* on *path*; ``{}`` in it is the number of the attempt."""
 
     shape: str
     op: str
@@ -86,7 +86,7 @@ ATTACKS = [
 
 @contextmanager
 def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
-    """Let an attacker of *shape* swap things in the tree below *base*."""
+    """Let an attacker of *shape* swap files in the tree below *base*."""
     command = [sys.executable, "-c", ATTACKER, shape, str(base), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
         assert attacker.stdout is not None
@@ -98,12 +98,12 @@ def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
 
 
 def survive(attack: Attack, base: Path, *, seed: int) -> int:
-    """Do what *attack* says again and again; nothing gets out, or is left.  Count what was done."""
+    """Repeat *attack*; check that nothing escapes or remains.  Return the successes."""
     root = build(base)
     for name in ("a.txt", "b.txt"):
         (base / "outside" / name).write_text(SENTINEL)
     files = Root(root)
-    files.items(".")  # it was used before the attack began
+    files.items(".")  # it was used before the attack started
     before = snapshot(base)
     done = 0
     refused: set[str] = set()
@@ -117,7 +117,7 @@ def survive(attack: Attack, base: Path, *, seed: int) -> int:
             except PathRefused:
                 refused.add(Path(path).name)
             if attack.op == "remove":
-                # Something to remove again, in the open folder, wherever that is now.
+                # A file to remove in the open folder, wherever that is now.
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                 os.close(os.open(Path(path).name, flags, dir_fd=folder))
     os.close(folder)
@@ -126,7 +126,7 @@ def survive(attack: Attack, base: Path, *, seed: int) -> int:
         os.rename(base / "evil", base / "ws")
     assert snapshot(base) == before
     assert list((base / "ws/.git/hooks").iterdir()) == []
-    # What the attacker puts in the place of ours is a link of its own.
+    # The attacker replaces our file with a link.
     left = [path for path in base.rglob("*") if not path.is_symlink()]
     assert not [path for path in left if is_temporary(path.name)]
     if attack.op == "write" and "/new{}" in f"/{attack.path}":
@@ -149,7 +149,7 @@ def do(files: Root, op: str, path: str, content: bytes) -> None:
             files.remove(path, untrusted=False)
 
 
-# Enough for one that checks, then uses, to lose.
+# Enough attempts to defeat code that checks first and then uses.
 TRIES = {"read": 500, "list": 500, "write": 80, "remove": 80}
 
 

@@ -1,4 +1,4 @@
-"""What the Bot API takes as text and entities, written after tdlib's MessageEntity.cpp."""
+"""The Bot API's rules for text and entities, following tdlib's MessageEntity.cpp."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from elwood.foundation.text.markdown import Entity, Rich
 
 SPLITTABLE = {"bold", "italic", "strikethrough"}
 KINDS = SPLITTABLE | {"code", "pre", "text_link", "blockquote"}
-# strip_empty_characters: a text of nothing else is "must be non-empty".
+# strip_empty_characters: a text of only these is an error, "must be non-empty".
 EMPTY = re.compile(
     "[ \n\u00a0\u1680\u180e\u2000-\u200f\u202e\u202f\u205f\u2800\u3000\ufeff\ufffc"
     "\U000e0000-\U000e007f]*"
@@ -20,7 +20,7 @@ def units(text: str) -> bytes:
 
 
 def slice_of(rich: Rich, entity: Entity) -> str:
-    """The text of an entity; fails inside of a surrogate pair and beyond the end."""
+    """Return the text of an entity; fail inside of a surrogate pair and beyond the end."""
     start, end = 2 * entity.offset, 2 * (entity.offset + entity.length)
     assert 0 <= start < end <= len(units(rich.text)), (entity, rich.text)
     return units(rich.text)[start:end].decode("utf-16-le")
@@ -34,7 +34,7 @@ def check_text(text: str, limit: int) -> None:
 
 
 def check_entities(rich: Rich) -> None:
-    """Entities are sorted, hug visible text, nest properly, and only where they may."""
+    """Check that entities are sorted, start and end at visible text, and nest as allowed."""
     parents: list[Entity] = []
     previous = (-1, 0)
     for entity in rich.entities:

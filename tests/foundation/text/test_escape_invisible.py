@@ -1,4 +1,4 @@
-"""What the owner sees of what will run (AP-16)."""
+"""The owner sees exactly the text that will run (AP-16)."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u
 
 
 def read_back(shown: str) -> str:
-    """Undo it: if that is possible, nothing is hidden and nothing looks like something else."""
+    """Undo the escaping: if that is possible, nothing is hidden or disguised."""
     shown = shown.replace("⏎\n", "\n").replace("⇥\t", "\t")
 
     def char(found: re.Match[str]) -> str:
@@ -44,11 +44,11 @@ def test_nothing_invisible_remains(text: str) -> None:
         *"\x00\x07\x08\r\x1b\x7f\x85\x9b",  # control, ANSI
         *"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c",  # bidi
         *"\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e",  # zero width
-        *"\u2028\u2029\u00a0\u2003\u3000",  # separators and other blanks
+        *"\u2028\u2029\u00a0\u2003\u3000",  # separators and other spaces
         *"\u115f\u1160\u3164\uffa0\u2800\u034f\ufe0f\U000e0100\U000e0041",  # fillers, tags
         *"\ue000\U000f0000\U0010fffd\ufdd0\ud800\udfff",  # private, unassigned, surrogates
-        *"\u20dd",  # around its letter
-        *"⟨⟩⏎⇥",  # our own marks
+        *"\u20dd",  # enclosing marks
+        *"⟨⟩⏎⇥",  # our own escape marks
     ],
     ids=lambda char: f"U+{ord(char):04X}",
 )

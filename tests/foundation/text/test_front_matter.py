@@ -1,4 +1,4 @@
-"""Front matter: what is read, what is refused, and that nothing raises."""
+"""Front matter: accepted and refused forms, without other exceptions."""
 
 from contextlib import suppress
 
@@ -43,7 +43,7 @@ from elwood.foundation.text.front_matter import (
         ("a:\n  text\n  goes on", {"a": "text goes on"}),
         ("allowed-tools: Bash(git:*) Read", {"allowed-tools": "Bash(git:*) Read"}),
         ('"quoted key": x', {"quoted key": "x"}),
-        # What should be in quotes is read as if it were.
+        # Text that needs quotes is read as if quoted.
         ("a: Use when: always", {"a": "Use when: always"}),
         ("a: Note: x\n  and: y\nb: c", {"a": "Note: x and: y", "b": "c"}),
         ("a: [Beta] does it", {"a": "[Beta] does it"}),

@@ -1,4 +1,4 @@
-"""What each construct of Markdown looks like, what is never hidden, and what hostile text costs."""
+"""The rendering of each Markdown construct, hidden text, and the cost of hostile text."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Shown = list[tuple[str, str]]
 
 
 def shown(rich: Rich) -> Shown:
-    """Each entity as (type, the text it covers), with its address or language after the type."""
+    """Return each entity as (type, covered text), with its URL or language after the type."""
     check_entities(rich)
     return [
         (" ".join(filter(None, (e.type, e.url, e.language))), slice_of(rich, e))
@@ -83,7 +83,7 @@ QUOTES: list[tuple[str, str, Shown]] = [
 ]
 
 
-# Code nests with nothing but quotes.
+# Code nests only in quotes.
 CODE: list[tuple[str, str, Shown]] = [
     ("```python\na = 1\n\n\nb\n```", "a = 1\n\n\nb", [("pre python", "a = 1\n\n\nb")]),
     ("```c++ title=x\ny\n```", "y", [("pre c++", "y")]),
@@ -103,7 +103,7 @@ CODE: list[tuple[str, str, Shown]] = [
 ]
 
 
-# A link hides only what is safe.
+# A link hides only a safe URL.
 LINKS: list[tuple[str, str, Shown]] = [
     ("[a b](https://x.example/p?q#f)", "a b", [("text_link https://x.example/p?q#f", "a b")]),
     ("[a](https://x.example/ä)", "a", [("text_link https://x.example/%C3%A4", "a")]),
@@ -144,7 +144,7 @@ LINKS: list[tuple[str, str, Shown]] = [
 ]  # fmt: skip
 
 
-# What cannot be sent is taken out.
+# Characters that cannot be sent are removed.
 UNSENDABLE: list[tuple[str, str, Shown]] = [
     ("a\0b\x07c\x1b[31md\x7fe\x9bf", "abc[31mdef", []),
     ("a\tb", "a\tb", []),
@@ -209,7 +209,7 @@ def test_a_repeat_is_marked_and_fits_a_message() -> None:
 
 
 def calls(function: Callable[[str], object], argument: str) -> int:
-    """Count the calls of Python and C functions that *function* makes: work, without a clock."""
+    """Count the calls of Python and C functions that *function* makes; this needs no clock."""
     count = 0
 
     def note(frame: FrameType, event: str, value: object) -> None:
@@ -237,7 +237,7 @@ def test_the_work_is_linear(pattern: str) -> None:
     def work(size: int) -> int:
         return calls(lambda text: split(to_entities(text)), (pattern * size)[:size])
 
-    work(1)  # the first one imports the library
+    work(1)  # the first call imports the library
     assert work(3200) <= 2.5 * work(1600) + 500
 
 
@@ -253,7 +253,7 @@ def test_the_work_is_linear(pattern: str) -> None:
     ],
 )
 def test_a_short_text_stays_bounded(source: str) -> None:
-    """Wide tables repeat text: by a constant factor, not by its square."""
+    """Wide tables repeat text, but only by a constant factor."""
     assert len(to_entities(source).text) <= 12 * len(source)
 
 

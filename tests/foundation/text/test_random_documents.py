@@ -1,4 +1,4 @@
-"""Thousands of random documents: no invalid entity, no lost character, no piece too long."""
+"""Thousands of random documents: no invalid entity, no lost character, no overlong piece."""
 
 import html
 import os
@@ -21,7 +21,7 @@ BATCHES = 10
 INVISIBLE = re.compile(
     "[\u030a\u0333\u033f\u180e\u200b-\u200f\u202a-\u202e\u2800\ufeff\ufffc\U000e0000-\U000e007f]"
 )
-# What rendering may add: bullets, numbers, boxes, rules, quote marks, tables, targets of links.
+# Rendering may add bullets, numbers, boxes, rules, quote marks, tables and targets of links.
 DECORATION = set("•◦▪☐☑—·-+:>[](),…0123456789")
 
 # Every construct, hostile text and odd characters.
@@ -52,7 +52,7 @@ def document(rng: random.Random) -> str:
 
 
 class Reference(MarkdownIt):
-    """The parser's own HTML; only the targets of links are left as they are."""
+    """The parser's own HTML, with unchanged targets of links."""
 
     def validateLink(self, url: str) -> bool:
         return True
@@ -66,7 +66,7 @@ REFERENCE.enable(["table", "strikethrough"]).disable("reference")
 
 
 def seen(text: str) -> str:
-    """Reduce *text* to what must survive; bars may be of tables, a task's box is drawn."""
+    """Return the part of *text* that must survive; bars may be of tables, a task's box is drawn."""
     text = "".join(text.split()).replace("☐", "[]").replace("☑", "[x]").replace("[X]", "[x]")
     return clean(text).replace("|", "").replace("\ufffd", "")
 
@@ -89,9 +89,9 @@ def check_text_survives(source: str, rich: Rich) -> None:
     page = as_html(clean(source))
     expected, shown = seen(text_of(page)), seen(rich.text)
     assert not Counter(expected) - Counter(shown), "a character was lost"
-    # A table that is too wide is told row by row, with its header in between.
+    # A wide table is listed by row, with its header in between.
     assert "<table" in page or is_subsequence(expected, shown), "the text was shuffled"
-    assert set(shown) <= set(expected) | set(seen(clean(source))) | DECORATION, "text from nowhere"
+    assert set(shown) <= set(expected) | set(seen(clean(source))) | DECORATION, "text was invented"
 
 
 def check_pieces(rich: Rich, pieces: tuple[Rich, ...], limit: int) -> None:
@@ -104,7 +104,7 @@ def check_pieces(rich: Rich, pieces: tuple[Rich, ...], limit: int) -> None:
 
 
 def formatting(rich: Rich) -> Iterator[tuple[str, str | None, str]]:
-    """Each formatted visible character with its format: what must not change by splitting."""
+    """Return each formatted visible character with its format; splitting must not change them."""
     for entity in rich.entities:
         for char in INVISIBLE.sub("", "".join(slice_of(rich, entity).split())):
             yield entity.type, entity.url or entity.language, char

@@ -1,4 +1,4 @@
-"""What a reader of a page sees, and that no page takes long or smuggles text in."""
+"""The visible text of a page; no page is slow or hides text."""
 
 import gzip
 
@@ -120,7 +120,7 @@ def test_the_main_element_is_the_page() -> None:
     ],
 )  # fmt: skip
 def test_a_hostile_page_is_read_in_linear_time_or_refused(shape: str) -> None:
-    """In quadratic time this would take minutes."""
+    """Quadratic time would be minutes."""
     found = article(shape * MANY, URL)
     assert found is None or len(found.text) <= len(shape) * MANY * 8
 
@@ -207,7 +207,7 @@ def test_only_invisible_characters_are_dropped() -> None:
 
 
 def test_a_long_text_reads_like_a_short_one() -> None:
-    """Wherever it is cut: blanks stay one, lines stay lines, what is invisible goes."""
+    """At each cut: spaces stay single, lines stay lines, and invisible text is removed."""
     words = "one  two\u200b\t three\r\nfour &nbsp; five "
     body = words * (3 * SLICE // len(words))
     page = readable(f"<title>{body}</title><p>{body}</p>".encode(), "text/html", URL)
@@ -221,5 +221,5 @@ def test_a_long_text_reads_like_a_short_one() -> None:
 
 
 def test_any_number_of_marks_is_removed() -> None:
-    """Of these normalizing takes minutes if it gets them at once."""
+    """Normalizing all of these in one call takes minutes."""
     assert fold("a" + "\u0301\u0316" * 200_000 + "É") == "ae"

@@ -1,4 +1,4 @@
-"""Where messages are cut, what goes on after a cut, and that nothing is lost."""
+"""The places where messages are cut, the formats that continue, and that nothing is lost."""
 
 import pytest
 
@@ -88,6 +88,6 @@ def test_the_longest_entities_are_kept() -> None:
 
 
 def test_plain_text_needs_no_markdown() -> None:
-    """A footer, say: with spaces at its ends, and a half character from a file name."""
+    """For example a footer with spaces at its ends and a half character from a file name."""
     pieces = split(Rich(" x\ud83d ", (Entity("blockquote", 0, 4),)))
     assert pieces == (Rich("x\ufffd", (Entity("blockquote", 0, 2),)),)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from elwood.foundation.text.tokens import estimate, fit
 
-PROSE = "The quick brown fox jumps over the lazy dog, and nobody knows why it did that. "
+PROSE = "The quick brown fox jumps over the lazy dog, and no one knows why it did that. "
 LOG = "2026-11-21T10:00:01Z INFO server started port=8080 pid=4711\n"
 JSON = '{"id": "a1", "value": 12.5, "names": ["x", "y"]}\n'
 CODE = "def f(x: int) -> int:\n    return x + 1\n"
@@ -16,7 +16,7 @@ CHINESE = "今天天气很好"
 
 @pytest.mark.parametrize(
     ("text", "low", "high"),
-    [  # characters per token that a tokenizer of 2024 to 2026 makes of such text
+    [  # characters per token of tokenizers from 2024 to 2026 for such text
         (PROSE * 20, 3.9, 5.2),
         (LOG * 20, 2.4, 3.6),
         (JSON * 20, 1.7, 2.4),
