@@ -194,7 +194,7 @@ PROBES: dict[str, Callable[[], bool]] = {
     "read /proc of others": environment_of_others,
     "write outside": lambda: writes(AIM["outside"]),
     "write .git/hooks": lambda: writes(f"{AIM['workspace']}/.git/hooks/post-checkout"),
-    "replace what is protected": replaces,
+    "replace a protected file": replaces,
     "ptrace": traces,
     "mount": mounts,
     "user namespace": lambda: calls(UNSHARE, NEW_USER),

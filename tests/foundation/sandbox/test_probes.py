@@ -15,7 +15,7 @@ ROOT = Path(elwood.__file__).parent.parent
 # System V memory.
 LANDLOCK_OPEN = {
     "write .git/hooks",
-    "replace what is protected",
+    "replace a protected file",
     "read secrets in the workspace",
     "chmod outside",
     "stat outside",
@@ -27,7 +27,7 @@ OLD_DOCKER_OPEN = {"io_uring", "vsock"}
 CONTROL = {
     "connect to 127.0.0.1", "connect to the LAN", "/dev/tcp", "abstract socket", "socket by path",
     "read ~/.ssh", "read secrets", "read the journal", "read /proc of others", "write outside",
-    "write .git/hooks", "replace what is protected", "read secrets in the workspace",
+    "write .git/hooks", "replace a protected file", "read secrets in the workspace",
     "chmod outside", "stat outside", "shared memory",
 }  # fmt: skip
 

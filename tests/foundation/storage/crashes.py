@@ -1,8 +1,8 @@
 """Every state that a crash can leave on a disk, computed from the recorded system calls.
 
-The model is as hostile as POSIX allows.  Until a file is synced, each of its writes may be lost, cut
-in half or zeroed, independently.  Until a folder is synced, any prefix of the changes to its names
-may be on the disk.  Syncing a file does not sync its name.
+The model is as hostile as POSIX allows.  Until a file is synced, each of its writes may be lost,
+cut in half or zeroed, independently.  Until a folder is synced, any prefix of the changes to its
+names may be on the disk.  Syncing a file does not sync its name.
 """
 
 import itertools
