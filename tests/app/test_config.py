@@ -111,7 +111,7 @@ WRONG = [
     ('[telegram]\nowners = 5', ": telegram.owners: expected a list, found the number 5; "
      "write [1, 2]"),
     ('[telegram]\nowners = [-5]',
-     ": telegram.owners[0]: -5 is not the id of a user; groups belong to telegram.groups"),
+     ": telegram.owners[0]: -5 is not a user id; list groups in telegram.groups"),
     ('[telegram]\nbase_url = "ftp://x"', ": telegram.base_url: not an http or https address; "
      "write an address like https://api.example.org/v1"),
     (f'[telegram]\nbase_url = "http://{"a" * 64}.org"',
@@ -143,7 +143,7 @@ WRONG = [
      ": models.default: is the old name of models.roles.default.model, which is written too; "
      "take one of them away"),
     ('memory.embeddings = "offline/rules"',
-     ": memory.embeddings: the offline model makes no vectors; name another, or leave it out"),
+     ": memory.embeddings: the offline model has no embeddings; choose another, or remove it"),
     ('telegram.token = "${NOT_SET}"', ": telegram.token: the variable NOT_SET is not set; "
      "set it, or write $${NOT_SET}"),
     ('[paths]\nstate = "here"', ': paths.state: the text "here" is not an absolute path; '

@@ -119,12 +119,12 @@ def about(subject: str, findings: Iterable[Finding]) -> list[tuple[str, str, str
 async def test_services_that_accept_us_are_fine(tmp_path: Path) -> None:
     assert await asked(healthy, tmp_path) == [
         Finding("ok", "anthropic", "BASE answers"),
-        Finding("ok", "telegram", "BASE answers; the bot is @elwood_bot"),
+        Finding("ok", "telegram", "BASE responds; the bot is @elwood_bot"),
         Finding("ok", "clock", "agrees with the services within 1 s"),
     ]
 
 
-NEW_TOKEN = "ask @BotFather for the token, and put it where telegram-token is kept"
+NEW_TOKEN = "get the token from @BotFather and store it as telegram-token"
 NEW_KEY = "make a new one there, and put it where anthropic-key is kept"
 
 
@@ -139,9 +139,9 @@ NEW_KEY = "make a new one there, and put it where anthropic-key is kept"
         (reply(503, b"<html>"), "anthropic",
          ("warning", "BASE answers with status 503", "try again later")),
         (reply(401, {"ok": False}), "telegram",
-         ("problem", "BASE refuses the token (401)", NEW_TOKEN)),
+         ("problem", "BASE rejects the token (401)", NEW_TOKEN)),
         (reply(502, b"<html>"), "telegram",
-         ("warning", "BASE answers with status 502, but not as the Bot API does",
+         ("warning", "BASE responds with status 502, but not like the Bot API",
           "check telegram.base_url, or try again later")),
     ],
 )  # fmt: skip
@@ -244,7 +244,7 @@ async def test_an_invalid_token_is_not_sent(tmp_path: Path) -> None:
         return await healthy(request)
 
     found = await asked(answer, tmp_path, token="../../x?a=b")
-    what = "the token does not look like one (digits, a colon, letters)"
+    what = "the token looks wrong; it has digits, a colon and letters"
     assert about("telegram", found) == [("problem", what, NEW_TOKEN)]
     assert [path for path in asked_for if "bot" in path] == []
 
@@ -387,7 +387,7 @@ async def test_missing_secrets_are_reported(tmp_path: Path) -> None:
             "put it into the credential far-key, into $FAR_API_KEY, or name a file that has it in "
             "providers.far.key",
         ),
-        ("ok", "there is no telegram-token: that channel is off", ""),
+        ("ok", "no telegram-token: the Telegram channel is off", ""),
     ]
     vectors = configured(tmp_path, 'memory.embeddings = "openai/vectors"', ANTHROPIC_API_KEY=KEY)
     assert "there is no key for openai" in [one.what for one in models.credentials(vectors)]

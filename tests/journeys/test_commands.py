@@ -34,7 +34,7 @@ SAID = {
     "sessions": ("→ 1: here, no words yet", "→ 1: here, 3 turns: “one”"),
     "resume": ("no conversation to go back to", "no conversation to go back to"),
     "compact": ("It is short", "It is short"),
-    "memory": ("I remember 0 notes", "Newest:\n• tea: green"),
+    "memory": ("I have no notes yet", "Newest:\n• tea: green"),
     "threads": ("There are no threads", "There are no threads"),
     "search": ("Say what to look for", "/search WORDS"),
     "tasks": ("There are no tasks", "mail: Look for mail"),

@@ -100,7 +100,7 @@ async def test_an_owner_who_adds_the_bot_is_asked_in_their_own_chat(
         say(h, "really?", CY)
         await life.settled()
         assert h.texts(GROUP) == []
-        assert caplog.text.count("asked in a group that I do not answer in") == 1
+        assert caplog.text.count("message in a group that is not allowed") == 1
         h.fake.press(question.buttons[0], message=question)
         await life.until(lambda: h.texts(GROUP))
         assert h.texts(GROUP) == [
@@ -156,7 +156,7 @@ async def test_answers_for_a_lost_group_go_to_the_owner(h: Home) -> None:
         may.set()
         await life.until(lambda: h.texts())
         told = h.texts()[-1]
-        assert "Nothing I send to the group -500 arrives any more (Ann took me out)." in told
+        assert "Nothing I send to the group -500 arrives any more (Ann removed me from it)." in told
         assert told.endswith("The answer is 42.")
         await life.settled()
         late = [given for _, given in h.fake.calls[calls:] if given.get("chat_id") == GROUP]

@@ -135,7 +135,7 @@ async def test_untrusted_facts_wait_for_the_owner(h: Home) -> None:
     watching.facts = []
     before = len(h.asked)
     await a_day(h, "/memory pending", "/new", "What is my bank account?")
-    assert any("strangers had a part in it" in text for text in h.texts())
+    assert any("may contain strangers' words" in text for text in h.texts())
     assert len(h.asked) > before
     assert "4711" not in repr(h.asked[before:])
 

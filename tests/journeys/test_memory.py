@@ -45,7 +45,7 @@ async def test_a_saved_note_is_known_in_another_conversation(h: Home) -> None:
         )
         await life.say(typed("search_memory", query="birthday"), chat=OTHER)
         assert "4 May" in h.texts(OTHER)[-1]
-        assert "I remember 1 note" in await life.say("/memory")
+        assert "I have 1 note" in await life.say("/memory")
         assert "4 May" in await life.say("/memory show sister-birthday")
         assert "no note called tea" in await life.say("/memory show tea")
     assert not h.broken()
@@ -105,12 +105,12 @@ async def test_forgetting_asks_first_and_keeps_only_the_logs(h: Home) -> None:
         h.fake.press(question.button("o"), message=question)
         await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
         await life.settled()
-        assert "I remember 0 notes" in await life.say("/memory")
+        assert "I have no notes yet" in await life.say("/memory")
     left = holding(h.state, "zanzibar")
     assert left
     assert all(name.startswith("sessions/") for name in left)
     [ended] = [e for e in h.entries() if isinstance(e, CallEnded) and e.tool[0] == "f"]
-    assert "still stands in their logs" in ended.text
+    assert "logs of past conversations still contain it" in ended.text
     [day] = (h.folder / "workspace" / "threads" / "daily").glob("*.md")
     assert day.read_text().count("(forgotten)") == 2, "of what saved it, and of what forgot it"
     assert "sister" not in day.read_text()
@@ -140,7 +140,7 @@ async def test_a_correction_applies_immediately_and_can_be_undone(h: Home) -> No
         await life.say(typed("save_memory", **BIRTHDAY))
         await life.say(typed("save_memory", **(BIRTHDAY | {"content": "It is 5 May"})))
         assert "It is 5 May" in await life.say("/memory show sister-birthday")
-        assert "As before: sister-birthday" in await life.say("/memory undo")
+        assert "Restored: sister-birthday" in await life.say("/memory undo")
         assert "4 May" in await life.say("/memory show sister-birthday")
 
 

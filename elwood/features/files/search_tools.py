@@ -63,21 +63,19 @@ class Grep(msgspec.Struct, forbid_unknown_fields=True):
             min_length=1,
             max_length=MAX_PATTERN,
             description=(
-                "Regular expression (RE2), searched for in each line; no look-around, no "
-                "back-references. Write \\ before a sign that is meant as it is"
+                "Regular expression (RE2), matched against each line; no look-around, no "
+                "back-references. Escape special characters with \\"
             ),
         ),
     ]
     path: Annotated[str, Meta(description="Folder or file, relative to the workspace")] = "."
-    ignore_case: Annotated[bool, Meta(description="Take capitals and small letters as one")] = False
-    glob: Annotated[
-        _Name, Meta(description="Only files with such a name, as '*.py'; without folders")
-    ] = "*"
+    ignore_case: Annotated[bool, Meta(description="Ignore case")] = False
+    glob: Annotated[_Name, Meta(description="Only files with a name like '*.py'; no folders")] = "*"
 
 
 class Find(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[
-        _Name, Meta(min_length=1, description="Name with * ? [abc], as '*.md'; without folders")
+        _Name, Meta(min_length=1, description="Name with * ? [abc], like '*.md'; no folders")
     ]
     path: Annotated[str, Meta(description="Folder to search, relative to the workspace")] = "."
 
@@ -92,9 +90,9 @@ class FileSearch:
             reached = partial(self._files.reached, given.path, context.route)
             result = await self._blocking(lambda: matches(reached(), given))
         if result.why_cut:
-            result.lines.append(f"[{result.why_cut}; choose a smaller path, or a glob]")
+            result.lines.append(f"[{result.why_cut}; choose a smaller folder, or a glob]")
         elif not result.lines:
-            result.lines.append(f"nothing found in {result.files} text files")
+            result.lines.append(f"no match in {result.files} text files")
         text = "\n".join(result.lines)
         return text if result.origin is None else Output(text, untrusted=True, origin=result.origin)
 
@@ -118,9 +116,9 @@ class FileSearch:
             lines.append(f"[{len(listed)} of {len(items)} are shown]")
         if more:
             lines.append(
-                "[the folder has too much in it, not all was searched; choose a smaller path]"
+                "[the folder has too many entries; not all were searched; choose a smaller one]"
             )
-        return named("\n".join(lines) or "nothing found", listed)
+        return named("\n".join(lines) or "no match", listed)
 
 
 @attrs.define
@@ -172,7 +170,7 @@ def matches(
     result = Matches()
     items, more = reached.root.walk(reached.path)
     if more:
-        result.why_cut = "the folder has too much in it, not all was searched"
+        result.why_cut = "the folder has too many entries; not all were searched"
     pattern = re.compile(translate(given.glob))
 
     def search_file(path: str, file: File) -> None:
@@ -232,8 +230,8 @@ def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
             name="find",
             id="files.name.find",
             description=(
-                "Find files and folders of the workspace by name, folders in folders included. "
-                "Links are not followed; names of secrets, and .git, are left out."
+                "Find files and folders of the workspace by name, in all subfolders. Links are not "
+                "followed; names of secrets, and .git, are left out."
             ),
             input=Find,
             run=search.find,
@@ -245,9 +243,9 @@ def search_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
             name="grep",
             id="files.text.search",
             description=(
-                "Search text files of the workspace, folders in folders included, for lines that "
-                "match a regular expression. Each line of the result is path:line: text. Links are "
-                "not followed; files that hold secrets, and .git, are left out."
+                "Search text files of the workspace, in all subfolders, for lines that match a "
+                "regular expression. Each line of the result is path:line: text. Links are not "
+                "followed; files with secrets, and .git, are left out."
             ),
             input=Grep,
             run=search.grep,

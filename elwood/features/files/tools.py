@@ -88,10 +88,10 @@ def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalS
     if folder:
         parts, where = folder.split("/"), f"in {escape_name(start + folder)}/"
         keys = tuple(f"folder {start}{'/'.join(parts[:end])}" for end in range(len(parts), 0, -1))
-        covers = f"{verb} any file {where} or in a folder below it"
+        covers = f"{verb} any file {where} or in its subfolders"
         return ApprovalScope(keys, f"{verb} {where}", covers)
     words = f"{verb} {escape_name(start + name)}"
-    return ApprovalScope((f"file {start}{name}",), words, f"{words}, whatever it holds")
+    return ApprovalScope((f"file {start}{name}",), words, f"{words}, also when its content changes")
 
 
 class FileReader:
@@ -163,7 +163,7 @@ def _cut_page(file: File, given: ReadFile) -> tuple[list[str], int]:
 
 def _format_item(item: Item) -> str:
     name = escape_name(item.name)
-    secret = ", holds secrets, cannot be read" if holds_secrets(item.name) else ""
+    secret = ", has secrets, cannot be read" if holds_secrets(item.name) else ""
     match item.kind:
         case "folder":
             return f"{name}/"
@@ -183,8 +183,8 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             name="list_files",
             id="files.folder.list",
             description=(
-                "List one folder of the workspace: names, sizes, and what is a folder (ends with "
-                "'/'). It does not descend: list a folder to see what is in it."
+                "List the names and sizes in one folder of the workspace. Folders end with '/'; "
+                "list each one separately."
             ),
             input=ListFiles,
             run=reader.list_files,
@@ -197,9 +197,8 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             name="read_file",
             id="files.file.read",
             description=(
-                "Read a text file of the workspace. Long files are given in pages: the last line "
-                "says with which offset to read on. Binary files and files that hold secrets are "
-                "refused."
+                "Read a text file of the workspace. Long files come in pages: the last line has "
+                "the offset of the next page. Binary files and files with secrets are refused."
             ),
             input=ReadFile,
             run=reader.read_file,
@@ -218,13 +217,13 @@ MAX_CONTENT = 2 << 20
 # State of a file that does not exist yet, in the plan of a call.
 ABSENT = "absent"
 
-_TOO_LARGE = f"has, or would have, more than {MAX_CONTENT:,} bytes; it is too large to be edited"
+_TOO_LARGE = f"has, or would have, more than {MAX_CONTENT:,} bytes; it is too large to edit"
 
 
 class WriteText(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="File, relative to the workspace")]
     content: Annotated[
-        str, Meta(max_length=MAX_CONTENT, description="What the file is to hold, all of it")
+        str, Meta(max_length=MAX_CONTENT, description="The complete content of the file")
     ]
 
 
@@ -235,12 +234,12 @@ class EditText(msgspec.Struct, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=MAX_CONTENT,
-            description="Text to replace, exactly as it stands in the file, blanks included",
+            description="Text to replace, exactly as in the file, including white space",
         ),
     ]
-    new: Annotated[str, Meta(max_length=MAX_CONTENT, description="Text to put in its place")]
+    new: Annotated[str, Meta(max_length=MAX_CONTENT, description="Replacement text")]
     all: Annotated[
-        bool, Meta(description="Replace it wherever it stands; else it must stand there once")
+        bool, Meta(description="Replace every occurrence; if false, it must occur only once")
     ] = False
 
 
@@ -289,8 +288,8 @@ class FileWriter:
         return await self._plan("write", given.path, f":\n{given.content}", context)
 
     async def plan_edit(self, given: EditText, context: ToolContext) -> Plan:
-        what = "wherever it stands" if given.all else "once"
-        text = f", {what}; replace:\n{given.old}\n--- by:\n{given.new}"
+        what = "every occurrence" if given.all else "once"
+        text = f", {what}; replace:\n{given.old}\n--- with:\n{given.new}"
         return await self._plan("edit", given.path, text, context)
 
     async def _plan(self, verb: str, path: str, text: str, context: ToolContext) -> Plan:
@@ -309,7 +308,7 @@ def _apply_edit(given: EditText, data: bytes) -> tuple[bytes, int]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise PathRefused(given.path, "is not text in UTF-8; it cannot be edited") from error
+        raise PathRefused(given.path, "is not UTF-8 text; it cannot be edited") from error
     old, new = given.old, given.new
     if "\r\n" in text and text.count("\r\n") == text.count("\n"):
         old, new = (re.sub("\r?\n", "\r\n", part) for part in (old, new))
@@ -318,7 +317,7 @@ def _apply_edit(given: EditText, data: bytes) -> tuple[bytes, int]:
         raise ToolFailure(f"{escape_name(given.path)}: old was not found; nothing was changed")
     if count > 1 and not given.all:
         raise ToolFailure(
-            f"{escape_name(given.path)}: old stands there {count} times; nothing was changed. "
+            f"{escape_name(given.path)}: old occurs {count} times; nothing was changed. "
             "Give more of the text around it, or all=true"
         )
     if len(data) + count * (len(new.encode()) - len(old.encode())) > MAX_CONTENT:
@@ -344,8 +343,8 @@ def writing_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             id="files.file.write",
             writes=True,
             description=(
-                "Create a text file of the workspace, or replace all that is in it. Missing "
-                "folders are made. To change a part of a file, use edit_file."
+                "Create a text file of the workspace, or replace its whole content. Missing "
+                "folders are created. To change a part of a file, use edit_file."
             ),
             input=WriteText,
             run=writer.write_file,
@@ -359,8 +358,8 @@ def writing_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             id="files.file.edit",
             writes=True,
             description=(
-                "Replace a piece of a text file of the workspace by another. The piece must be "
-                "given exactly, and so much of it that it stands in the file only once."
+                "Replace a piece of text in a file of the workspace. Give the piece exactly, and "
+                "long enough that it occurs only once in the file."
             ),
             input=EditText,
             run=writer.edit_file,

@@ -164,7 +164,7 @@ class Memory:
         try:
             return CommandResult(await self._write(fn), ok=True)
         except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
-            return CommandResult(f"Not all of it could be done: {error}", ok=False)
+            return CommandResult(f"A part failed: {error}", ok=False)
 
     async def _forget(self, keys: tuple[str, ...]) -> CommandResult:
         notes = await self._blocking(partial(self._store.read, keys))
@@ -179,7 +179,7 @@ class Memory:
                 for note in notes:
                     left.update(await other.forget(note.key, note.text, SAVE))
             except ForgettingFailed as error:
-                why.append(f"the {other.name} may still say it ({error})")
+                why.append(f"the {other.name} may still contain it ({error})")
         forgotten = replace(forgotten, left=tuple(sorted(left)), why="; ".join(why))
         return CommandResult(forgotten.text, forgotten.ok)
 
@@ -253,7 +253,7 @@ class Memory:
             return
         clear_error(INDEX)
         if count:
-            log.info("memory index up to date", extra={"files taken in": count})
+            log.info("memory index up to date", extra={"files indexed": count})
             self._request_vectors()
 
 
@@ -313,7 +313,7 @@ class NoteVectors:
                 self._note_failure(error.why)
                 self.request()
             except DatabaseUnusable as error:
-                log.warning("vectors not kept", extra={"why": str(error)})
+                log.warning("vectors not stored", extra={"why": str(error)})
 
     async def _add_missing(self) -> None:
         before = NEWEST

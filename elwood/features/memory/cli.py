@@ -35,9 +35,11 @@ def list_notes(config: Config, given: Namespace) -> int:
         for note in notes
         if given.kind in (None, note.kind) and given.status in (None, note.status)
     )
-    _show(islice(wanted, given.limit), given, "there are no notes")
+    _show(islice(wanted, given.limit), given, "There are no notes.")
     for name in files.passed_over():
-        print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
+        print(
+            f"{name}: skipped, because its name is not a valid key (a-z, 0-9, -)", file=sys.stderr
+        )
     return 0
 
 
@@ -48,14 +50,14 @@ def search(config: Config, given: Namespace) -> int:
     counts = [having(note.words, chosen) for note in alive]
     most = max(counts, default=0)
     found = [note for note, count in zip(alive, counts, strict=True) if count == most > 0]
-    _show(found[: given.limit], given, "no note has any of these words")
+    _show(found[: given.limit], given, "No note has any of these words.")
     return 0 if found else 1
 
 
 def show(config: Config, given: Namespace) -> int:
     filed = _files(config).read(given.key)
     if filed is None:
-        print(f"there is no note called {given.key}", file=sys.stderr)
+        print(f"There is no note called {given.key}.", file=sys.stderr)
         return 1
     print(filed.data.decode("utf-8", "replace"), end="")
     return 0

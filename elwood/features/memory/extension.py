@@ -88,7 +88,7 @@ class Learning:
     async def find(self, session: str, text: str) -> tuple[Fact, ...] | Unreadable:
         """Request the facts in *text*; `Unreadable` if there is no answer, () if it is invalid."""
         if not self._may_call():
-            return Unreadable("the calls of this day are used up (learning.calls_per_day)")
+            return Unreadable("today's calls are used up (learning.calls_per_day)")
         wanted = Complete(
             session=session,
             role=ROLE,
@@ -101,7 +101,7 @@ class Learning:
             return Unreadable(answer.why)
         found = read(answer, self.redact)
         if isinstance(found, Unreadable):
-            log.warning("observer not understood", extra={"why": found.why})
+            log.warning("response of the observer not understood", extra={"why": found.why})
             return ()
         return found
 
@@ -200,10 +200,10 @@ class MemoryExtension(SessionExtension):
             try:
                 done = await self._memory.ask(Unlearn(session=self._log.id, parts=gone.parts))
             except ActorUnavailable as error:
-                log.warning("what was taken back is still known", extra={"why": str(error)})
+                log.warning("undone facts not removed", extra={"why": str(error)})
             else:
                 if not done.ok:
-                    log.warning("what was taken back is still known", extra={"why": done.text})
+                    log.warning("undone facts not removed", extra={"why": done.text})
 
     @property
     def work(self) -> Callable[[], Awaitable[None]] | None:

@@ -10,7 +10,9 @@ CLI = "elwood.features.memory.cli"
 
 
 def _of_list(parser: "ArgumentParser") -> None:
-    parser.add_argument("--limit", metavar="N", type=count, default=50, help="how many at most")
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=50, help="maximum number of notes"
+    )
     kinds, statuses = (
         ["fact", "preference", "procedure", "episode"],
         ["active", "pending", "archived"],
@@ -21,17 +23,19 @@ def _of_list(parser: "ArgumentParser") -> None:
 
 
 def _of_search(parser: "ArgumentParser") -> None:
-    parser.add_argument("query", metavar="WORD", nargs="+", help="words that they should have")
-    parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
+    parser.add_argument("query", metavar="WORD", nargs="+", help="words to search for")
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=10, help="maximum number of notes"
+    )
     json_switch(parser)
 
 
 def _of_note(parser: "ArgumentParser") -> None:
-    parser.add_argument("key", metavar="KEY", type=_key, help="the note")
+    parser.add_argument("key", metavar="KEY", type=_key, help="key of the note")
 
 
 def _of_forget(parser: "ArgumentParser") -> None:
-    parser.add_argument("keys", metavar="KEY", nargs="+", type=_key, help="the notes")
+    parser.add_argument("keys", metavar="KEY", nargs="+", type=_key, help="keys of the notes")
 
 
 def _key(key: str) -> str:
@@ -41,20 +45,20 @@ def _key(key: str) -> str:
     from elwood.foundation.text.words import KEY
 
     if not re.fullmatch(KEY, key):
-        raise ArgumentTypeError("a key has 1 to 64 small letters, digits and hyphens")
+        raise ArgumentTypeError("a key has 1 to 64 lowercase letters, digits and hyphens")
     return key
 
 
 COMMAND = CliCommand(
     "memory",
-    "Show, search or forget what is remembered.",
+    "Show, search or forget notes.",
     within=(
         CliCommand("list", "List the newest notes.", imported(CLI, "list_notes"), _of_list),
         CliCommand("search", "Find notes by words.", imported(CLI, "search"), _of_search),
-        CliCommand("show", "Print a note as its file is.", imported(CLI, "show"), _of_note),
+        CliCommand("show", "Print the file of a note.", imported(CLI, "show"), _of_note),
         CliCommand(
             "forget",
-            "Have the running Elwood forget notes for good.",
+            "Delete notes for good; Elwood must be running.",
             imported(CLI, "forget"),
             _of_forget,
         ),

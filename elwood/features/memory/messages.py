@@ -25,8 +25,8 @@ class Unsaved(msgspec.Struct, frozen=True):
 
 # The limits of forgetting, part of each message about it.
 STAYS = (
-    "No file of the memory has it any more, nor have the entries of the daily notes, and it will "
-    "not be learned again by itself. What was said in conversations still stands in their logs."
+    "It is gone from the notes and from the entries of the daily notes, and will not be learned "
+    "again automatically. The logs of past conversations still contain it."
 )
 
 
@@ -43,11 +43,14 @@ class Forgotten(msgspec.Struct, frozen=True):
         """Message for the owner."""
         parts = [f"Forgot {', '.join(self.keys)}. {STAYS}"] if self.keys else []
         if self.left:
-            parts.append(f"These say it, can be edited, and are searched: {', '.join(self.left)}.")
+            parts.append(
+                f"These files still contain it, and searches find it: {', '.join(self.left)}. "
+                "You can edit them."
+            )
         if self.absent:
             parts.append(f"There is no note called {', '.join(self.absent)}.")
         if self.why:
-            parts.append(f"Not all could be done: {self.why}.")
+            parts.append(f"A part failed: {self.why}.")
         return " ".join(parts)
 
     @property

@@ -107,19 +107,19 @@ def wrong(draft: NoteDraft) -> str | None:
 
     >>> wrong(NoteDraft("tea", "Green.", Label()))
     >>> wrong(NoteDraft("Tea!", "Green.", Label()))
-    'a key has 1 to 64 small letters, digits and hyphens'
+    'a key has 1 to 64 lowercase letters, digits and hyphens'
     """
     tags = draft.tags or ()
     if not re.fullmatch(KEY, draft.key) or draft.key.endswith("\n"):
-        return "a key has 1 to 64 small letters, digits and hyphens"
+        return "a key has 1 to 64 lowercase letters, digits and hyphens"
     if len(tags) > MAX_TAGS or not all(re.fullmatch(TAG, t) and t[-1] != "\n" for t in tags):
-        return f"a note has at most {MAX_TAGS} tags, each a word"
+        return f"a note has at most {MAX_TAGS} tags of one word each"
     if not draft.text.strip():
-        return "a note needs a text"
+        return "a note needs text"
     if len(draft.text) > MAX_NOTE:
         return f"a note has at most {MAX_NOTE:,} characters"
     if draft.ttl and seconds(draft.ttl) is None:
-        return "a time to live is a number and h, d, w, m or y: 30d"
+        return "a time to live is a number with h, d, w, m or y, like 30d"
     return None
 
 

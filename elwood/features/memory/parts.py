@@ -57,14 +57,19 @@ LISTS, MANY = ("archived", "facts", "preferences", "procedures", "episodes"), 30
 MAX_SHOWN = 12_000
 
 USAGE = (
-    "/memory goes through it; /memory search WORDS looks it up; /memory show KEY shows one "
-    "note, /memory archive KEY puts one away and /memory activate KEY brings it back; /memory "
-    "facts, preferences, procedures, episodes or archived lists those alone; "
-    "/memory pending lists what I noticed and have not kept, /memory keep CODE and "
-    "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
+    "/memory lists my notes.\n"
+    "/memory search WORDS finds notes.\n"
+    "/memory show KEY shows one note.\n"
+    "/memory archive KEY puts a note away, /memory activate KEY brings it back.\n"
+    "/memory facts, preferences, procedures, episodes or archived lists only those notes.\n"
+    "/memory pending lists the facts that I noticed but do not remember yet.\n"
+    "/memory keep CODE remembers one of them, /memory drop CODE drops it.\n"
+    "/memory undo removes or restores the notes that I changed last."
 )
+EMPTY = "I have no notes yet. Say “remember that …” and I will keep it."
+MORE = "/help memory lists the commands."
 NOTHING = "No note has any of these words."
-UNAVAILABLE = "The memory does not answer now. Try again in a minute."
+UNAVAILABLE = "I cannot read my notes now. Please try again in a minute."
 
 
 async def build(core: Core, others: Gathered, embedder: Embedder | None = None) -> Parts:
@@ -120,7 +125,7 @@ def search_command(searches: Sequence[TextSearch]) -> ControlCommand:
             case [query, limit] if re.fullmatch("[0-9]{1,3}", limit):
                 found = await search_all(searches, (query,), min(int(limit), MAX_FOUND))
                 return CommandResult(format_results(found, MAX_SHOWN) or NOTHING, ok=True)
-        return CommandResult("words and a number of notes are wanted", ok=False)
+        return CommandResult("give words and a number of notes", ok=False)
 
     return ControlCommand(name="search", run=search)
 
@@ -188,9 +193,8 @@ def _list(seen: MemoryOverview, which: str, number: int) -> CommandAnswer:
     newest = [note for note in seen.newest if f"{note.kind}s" == which]
     notes = seen.archived if which == "archived" else newest
     listed, pages = page(notes, number, MANY, f"/memory {which}")
-    return CommandAnswer(
-        "\n".join(map(_list_line, listed)) or f"There are no {which}.", pages=pages
-    )
+    none = f"I have no {'archived notes' if which == 'archived' else which}."
+    return CommandAnswer("\n".join(map(_list_line, listed)) or none, pages=pages)
 
 
 async def _set_status(memory: Address[MemoryMail], key: str, status: Status) -> str:
@@ -198,28 +202,30 @@ async def _set_status(memory: Address[MemoryMail], key: str, status: Status) -> 
         draft = NoteDraft(key, note.text, note.label, note.source, status=status)
         saved = await memory.ask(Remember(draft=draft))
         if isinstance(saved, Unsaved):
-            return f"That could not be done: {saved.why}."
-        return f"{key} is {'put away' if status == 'archived' else 'active'} now."
+            return f"I could not change the note: {saved.why}."
+        return f"I put {key} away." if status == "archived" else f"{key} is active again."
     return f"There is no note called {key}."
 
 
 def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
     counts = seen.counts
     if counts is None:
-        return f"Nobody can say now how much I remember.\n\n{USAGE}"
+        return UNAVAILABLE
     kinds = [
-        (counts.pending - len(seen.archived), "wait for your word"),
-        (len(seen.archived), "are archived"),
-        (counts.untrusted, "may hold strangers' words"),
-        (counts.expired, "are out of date"),
+        (counts.pending - len(seen.archived), "waiting for your answer"),
+        (len(seen.archived), "archived"),
+        (counts.untrusted, "possibly with strangers' words"),
+        (counts.expired, "expired"),
     ]
     counted = [f"{number} {what}" for number, what in kinds if number]
-    number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"
-    lines = [f"I remember {number}" + (f"; {', '.join(counted)}." if counted else ".")]
-    for title, notes in (("Newest", newest), ("Waiting", seen.pending[:LISTED])):
+    if not (counts.all or counted):
+        return f"{EMPTY}\n\n{MORE}"
+    number = {0: "no notes", 1: "1 note"}.get(counts.all, f"{counts.all:,} notes")
+    lines = [f"I have {number}" + (f" ({', '.join(counted)})." if counted else ".")]
+    for title, notes in (("Newest", newest), ("Waiting for your answer", seen.pending[:LISTED])):
         if notes:
             lines += ["", f"{title}:", *map(_list_line, notes)]
-    return "\n".join([*lines, "", USAGE])
+    return "\n".join([*lines, "", MORE])
 
 
 def _list_line(note: Note) -> str:

@@ -11,7 +11,7 @@ from elwood.foundation.settings import Complaint, Loaded, Section, at_least, bet
 
 def _makes_vectors(loaded: Loaded) -> Iterator[Complaint]:
     if (loaded.config.of(MemorySettings).embeddings or "").startswith("offline/"):
-        what, remedy = "the offline model makes no vectors", "name another, or leave it out"
+        what, remedy = "the offline model has no embeddings", "choose another, or remove it"
         yield ("memory", "embeddings"), what, remedy
 
 
@@ -24,26 +24,26 @@ class MemorySettings:
 
     SECTION: ClassVar = Section(
         "memory",
-        "What is remembered across conversations. See docs/operating.md.",
+        "Notes across conversations. See docs/guides/memory.md.",
         verify=_makes_vectors,
         advice=(
-            "Notes are found by their words. To find them by their meaning, too, set "
+            "Notes are found by their words. To find them also by their meaning, set "
             'memory.embeddings:\n  "ollama/nomic-embed-text" costs nothing: it runs on this '
             "machine (274 MB; ollama pull nomic-embed-text);\n"
             '  "openai/text-embedding-3-small" costs about $0.02 per million tokens, a cent for '
-            "10,000 short notes, which are sent there."
+            "10,000 short notes, and sends the notes there."
         ),
     )
 
     embeddings: str | None = setting(
         None,
-        help="a model that makes vectors of notes, as provider/name; they are sent to it",
+        help="embedding model for notes, as provider/name; the notes are sent to it",
         check=is_model,
         example='"ollama/nomic-embed-text"',
     )
-    max_notes: int = setting(100_000, help="most notes that are kept", check=between(1, 1_000_000))
+    max_notes: int = setting(100_000, help="maximum number of notes", check=between(1, 1_000_000))
     offered: int = setting(
-        600, help="most tokens of notes that go along with a message", check=at_least(0)
+        600, help="maximum tokens of notes that are added to a message", check=at_least(0)
     )
 
 
@@ -56,24 +56,22 @@ class LearningSettings:
 
     SECTION: ClassVar = Section(
         "learning",
-        "What is noticed in conversations. A quiet stretch with something new costs one short call "
-        "of the role `observer`, less than a cent with the default; it counts against `limits`.",
+        "Facts noticed in conversations. Each pause after something new costs one short call of "
+        "the role `observer`, less than a cent with the default; it counts against `limits`.",
     )
 
     mode: Literal["auto", "suggest", "off"] = setting(
         "suggest",
-        help="suggest asks you before anything noticed is remembered; auto remembers what was seen "
-        "often enough; off calls no model",
+        help="suggest: ask you before it remembers a fact; auto: remember facts seen often enough; "
+        "off: call no model",
     )
     threshold: int = setting(
-        3, help="conversations in which the same must be seen", check=between(1, 100)
+        3, help="conversations in which a fact must be seen", check=between(1, 100)
     )
     quiet: float = setting(
-        120.0, help="seconds of silence before a conversation is looked at", check=at_least(10)
+        120.0, help="seconds of silence before a conversation is read for facts", check=at_least(10)
     )
-    calls_per_day: int = setting(
-        50, help="most calls of the observer for it", check=between(1, 1000)
-    )
+    calls_per_day: int = setting(50, help="maximum calls of the observer", check=between(1, 1000))
 
 
 @attrs.frozen(kw_only=True)
@@ -82,7 +80,9 @@ class OwnLearning:
 
     SECTION: ClassVar = Section("learning", "Less learning than config.toml allows, never more.")
 
-    on: bool = setting(True, help="whether anything is noticed in conversations")
+    on: bool = setting(True, help="notice facts in conversations")
     threshold: int = setting(
-        1, help="conversations in which the same must be seen, at least", check=between(1, 100)
+        1,
+        help="minimum number of conversations in which a fact must be seen",
+        check=between(1, 100),
     )

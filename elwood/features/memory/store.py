@@ -365,7 +365,9 @@ class NoteStore:
         hashes = digests(draft.key, draft.text)
         forgotten = self._tombstones.find(hashes)
         if forgotten and learned:
-            return Unsaved(draft.key, "it was forgotten, and is not learned again", forgotten=True)
+            return Unsaved(
+                draft.key, "it was forgotten, and will not be learned again", forgotten=True
+            )
         before = self.files.read(draft.key)
         if (why := self._find_conflict(draft, before)) is not None:
             return Unsaved(draft.key, why)
@@ -379,20 +381,20 @@ class NoteStore:
         """Return the reason why *draft* must not replace *before*; None if it may."""
         if before is None:
             if os.path.lexists(self.files.path(draft.key)):
-                return "what is there under this name cannot be read"
+                return "the file with this name cannot be read"
             if self._count() >= self._max_notes:
                 return f"there are {self._max_notes:,} notes already; forget some, or replace one"
             return None
         if before.is_cut:
-            return "its file is longer than any note, and what was not read of it would be lost"
+            return "its file is longer than a note may be, and its end would be lost"
         if draft.label.untrusted and not before.note.untrusted:
             # Strangers' words must not replace the owner's.
             return (
-                "a note of this key is from a conversation that strangers had no part in, and this "
-                "one has read strangers' words; choose another key"
+                "the note with this key is from a conversation without strangers' words, and this "
+                "conversation has some; choose another key"
             )
         if draft.status == "pending" and before.note.status == "active":
-            return "a note of this key is kept already, and this one would be pending"
+            return "an active note has this key already, and this one would be pending"
         return None
 
     def _count(self) -> int:
@@ -461,7 +463,7 @@ class NoteStore:
         pending = self.indexed.look_up(self.observations)
         plan = plan_decision(code, pending, is_kept=is_kept)
         if plan is None:
-            return "There is nothing of that kind."
+            return "There is no pending note with that code."
         self._apply(plan, "", learned=False)
         text = " ".join(one.text for one in plan.drafts)
         return f"Remembered: {text}" if is_kept else "Dropped."
@@ -500,11 +502,11 @@ class NoteStore:
                 if note.is_observation and (note.subject in subjects or text_hash(note) in texts)
             ]
         except DatabaseUnusable as error:
-            why = f"what was noticed of it may still be there: {error}"
+            why = f"pending notes about it may still be there: {error}"
         try:
             self._remove((*there, *noticed))
         except DatabaseUnusable as error:
-            why = f"the index still has them, and could not be removed: {error}"
+            why = f"the search index still has them: {error}"
         return Forgotten(tuple(there), tuple(key for key in keys if key not in there), why)
 
     def _is_there(self, key: str) -> bool:
@@ -519,7 +521,7 @@ class NoteStore:
         """
         batches = self._undo_log.read()
         if not batches:
-            return "There is nothing to take back."
+            return "There is nothing to undo."
         return self._undo_batch(batches[-1], for_good=batches[-1].learned)
 
     def unlearn(self, session: str, parts: Sequence[tuple[int, int]]) -> str:
@@ -537,7 +539,7 @@ class NoteStore:
                 self._undo_batch(batch, for_good=False)
         pending = self.indexed.look_up(self.observations)
         self._remove([one.name for one in pending if is_gone(one.batch)])
-        return "Let go of."
+        return "Removed."
 
     def _undo_batch(self, batch: UndoBatch, *, for_good: bool) -> str:
         removed, restored, changed = dict[str, str](), dict[str, str](), dict[str, str]()
@@ -559,8 +561,8 @@ class NoteStore:
         lines = []
         for what, notes in (
             ("Removed", removed),
-            ("As before", restored),
-            ("Left, as changed since", changed),
+            ("Restored", restored),
+            ("Kept, because they changed later", changed),
         ):
             if notes:
                 lines.append(f"{what}: {', '.join(dict.fromkeys(notes.values()))}.")

@@ -26,7 +26,7 @@ from elwood.features.memory.store import fuse_rankings
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked, having
 
-_MARKED = ", marked as from a conversation with strangers' words"
+_MARKED = ", marked: the conversation has strangers' words"
 
 # Daily notes use it to find the turn that saved a note.
 SAVE = "save_memory"
@@ -41,33 +41,32 @@ ENOUGH = 2
 
 class NoteToSave(msgspec.Struct, forbid_unknown_fields=True):
     key: Annotated[
-        str,
-        Meta(pattern=KEY, description="Short name, in small letters and hyphens; names the note"),
+        str, Meta(pattern=KEY, description="Short name of the note: lowercase letters and hyphens")
     ]
-    content: Annotated[str, Meta(max_length=MAX_NOTE, description="What to remember, as Markdown")]
+    content: Annotated[str, Meta(max_length=MAX_NOTE, description="Text to remember, as Markdown")]
     tags: Annotated[
         tuple[Annotated[str, Meta(pattern=TAG)], ...],
-        Meta(max_length=MAX_TAGS, description="Words to find it by; none leaves them as they are"),
+        Meta(max_length=MAX_TAGS, description="Words to find it by; empty keeps the present tags"),
     ] = ()
     kind: Annotated[
-        Kind | None, Meta(description="What it is; null leaves it as it is, at first a fact")
+        Kind | None,
+        Meta(description="Kind of note; null keeps the present kind; a new note is a fact"),
     ] = None
     ttl: Annotated[
         str,
-        Meta(pattern=f"{TTL}|^$", description="How long it is of use (12h, 30d, 6m) if not always"),
+        Meta(
+            pattern=f"{TTL}|^$", description="How long it is useful (12h, 30d, 6m), if not always"
+        ),
     ] = ""
 
 
 class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
-    query: Annotated[
-        str, Meta(min_length=1, max_length=500, description="Words that the notes should have")
-    ]
-    limit: Annotated[int, Meta(ge=1, le=MAX_FOUND, description="Most notes to show")] = 5
+    query: Annotated[str, Meta(min_length=1, max_length=500, description="Words to search for")]
+    limit: Annotated[int, Meta(ge=1, le=MAX_FOUND, description="Maximum number of notes")] = 5
     also: Annotated[
         tuple[Annotated[str, Meta(max_length=500)], ...],
         Meta(
-            max_length=MAX_ALSO,
-            description="Other words that they may have instead: synonyms, names, a language more",
+            max_length=MAX_ALSO, description="Alternative words: synonyms, names, another language"
         ),
     ] = ()
 
@@ -77,7 +76,7 @@ class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
 class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
     keys: Annotated[
         tuple[Annotated[str, Meta(pattern=KEY)], ...],
-        Meta(min_length=1, max_length=MAX_FOUND, description="The notes to forget"),
+        Meta(min_length=1, max_length=MAX_FOUND, description="Keys of the notes to forget"),
     ]
 
 
@@ -110,7 +109,7 @@ class NoteTools:
 
     async def search(self, given: NoteQuery, context: ToolContext) -> str | Output:
         if not re.search(r"[^\W_]", given.query):
-            raise ToolFailure("query has no words; give some that the notes should have")
+            raise ToolFailure("query has no words to search for")
         also = (words for words in given.also if asked(words))
         most = given.limit if given.kind is None else MAX_FOUND
         found = await search_all(self._searches, (given.query, *also), most)
@@ -146,8 +145,8 @@ class NoteTools:
         if not notes:
             raise ToolFailure("there is no such note; nothing was forgotten")
         names = dict.fromkeys(map(_display_name, notes.values()))
-        count = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
-        question = f"Forget {count} for good: {', '.join(names)}"
+        which = "the note" if len(notes) == 1 else f"{len(notes)} notes:"
+        question = f"Delete {which} {', '.join(names)} for good. This cannot be undone."
         strange = ", ".join(key for key, note in notes.items() if note.untrusted)
         facts = {"notes": " ".join(notes), "untrusted": strange}
         return Plan(Other("destructive"), question, facts)
@@ -162,7 +161,7 @@ async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:
 async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     words = "; or: ".join((given.query, *given.also))
-    return Plan(ReadFiles(), f"Look up in the memory: {words}")
+    return Plan(ReadFiles(), f"Search the notes: {words}")
 
 
 def _display_name(note: Note) -> str:
@@ -216,7 +215,7 @@ def format_results(found: Sequence[SearchResult], room: int, head: str = "") -> 
     for one in found:
         about = [f"updated {one.updated[:10]}"] if one.updated else []
         about += [one.about] if one.about else []
-        about += ["may hold strangers' words"] if one.label.untrusted else []
+        about += ["may contain strangers' words"] if one.label.untrusted else []
         suffix = f" ({'; '.join(about)})" if about else ""
         text = one.text
         if len(text) > room:
@@ -248,7 +247,7 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
     found = []
     for note in notes:
         about: list[str] = [note.kind] if note.kind != "fact" else []
-        about += ["waits for your word"] if note.status == "pending" else []
+        about += ["not confirmed yet"] if note.status == "pending" else []
         about += ["archived"] if note.status == "archived" else []
         about += [f"tags: {', '.join(note.tags)}"] if note.tags else []
         about += [f"from {note.source}"] if note.source else []
@@ -273,9 +272,9 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             name=SAVE,
             id="memory.note.save",
             description=(
-                "Remember something across conversations, as a note. A note of the same key is "
+                "Remember something across conversations, as a note. A note with the same key is "
                 "replaced: to add to it, look it up first and save all of it. When the user "
-                "corrects what you know, save the note anew at once."
+                "corrects something you know, save the corrected note immediately."
             ),
             input=NoteToSave,
             run=notes.save,
@@ -289,11 +288,11 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             name="search_memory",
             id="memory.note.search",
             description=(
-                "Look up what was remembered in earlier conversations: the notes that have most of "
-                "the words, in their key, tags or text; of several versions the newest comes "
-                "first. Words find nothing but words: give other ones for the same in also. Finds, "
-                "besides, lines of your daily notes and reflections, by words and dates; "
-                "read their files for the rest."
+                "Search the notes from earlier conversations: the notes that have most of the "
+                "words, in their key, tags or text; of several versions the newest comes first. "
+                "Words match only words: give alternative words in also. It also finds lines of "
+                "your daily notes and reflections, by words and dates; read their files for the "
+                "rest."
             ),
             input=NoteQuery,
             run=notes.search,
@@ -308,8 +307,8 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             name="forget_memory",
             id="memory.note.forget",
             description=(
-                "Forget notes for good, when the user wants something forgotten. Look up first "
-                "which they are. The user is asked. To correct a note, save it anew."
+                "Delete notes for good, when the user wants something forgotten. Search for them "
+                "first. The user must agree. To correct a note, save it again instead."
             ),
             input=ForgetMemory,
             run=notes.forget,

@@ -46,17 +46,17 @@ def list_skills(config: Config, given: Namespace) -> int:
         if record is not None:
             fields |= {"source": record.source, "commit": record.commit or None}
             about.append(f"installed from {record.source} {record.commit[:12]}")
-        state = Styled("ready", "good") if lacks is None else Styled("lacks", "warning")
+        state = Styled("ready", "good") if lacks is None else Styled("not usable", "warning")
         rows.append((fields, (one.skill.name, state, "\n".join(about), str(one.path))))
-    none = "There are no skills. Those that Elwood brings along are written by: elwood init"
-    show_list(("skill", "state", "what it is for", "folder"), rows, given, none, ("folder",))
+    none = "There are no skills. `elwood init` writes those that come with Elwood."
+    show_list(("skill", "state", "description", "folder"), rows, given, none, ("folder",))
     for problem in listing.problems:
         print(f"note: {problem}", file=sys.stderr)
     return OK
 
 
 def install_skill(config: Config, given: Namespace) -> int:
-    """Show the content of a skill, ask for consent unless it was given, and install it."""
+    """Show the content of a skill and install it, with consent or ``--yes``."""
     workspace = config.of(Paths).workspace
     try:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,14 +109,14 @@ def _run_git(words: list[str], home: str) -> str:
             command, env=environment, capture_output=True, text=True, timeout=DEADLINE
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SkillRefused(f"git did not fetch it: {error}") from error
+        raise SkillRefused(f"git could not fetch it: {error}") from error
     if done.returncode != 0:
-        raise SkillRefused(f"git did not fetch it: {done.stderr.strip()}")
+        raise SkillRefused(f"git could not fetch it: {done.stderr.strip()}")
     return done.stdout.strip()
 
 
 def remove_skill(config: Config, given: Namespace) -> int:
-    """Remove a skill of the workspace, after asking unless consent was given."""
+    """Remove a skill of the workspace, with consent or ``--yes``."""
     name: str = given.name
     if not given.yes and not is_wanted(f"Remove {name} and all files in it?"):
         print("Nothing was removed.")

@@ -11,15 +11,17 @@ CLI = "elwood.features.skills.cli"
 
 def _add_install_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument(
-        "source", metavar="SOURCE", help="a folder, or https://… of a git repository"
+        "source", metavar="SOURCE", help="a folder, or the https:// address of a git repository"
     )
-    parser.add_argument("--folder", metavar="PATH", default=".", help="where it is in there")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--folder", metavar="PATH", default=".", help="folder of the skill within SOURCE"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask for consent")
 
 
 def _add_remove_arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("name", metavar="NAME", help="its name")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("name", metavar="NAME", help="name of the skill")
+    parser.add_argument("--yes", action="store_true", help="do not ask for consent")
 
 
 COMMAND = CliCommand(
@@ -29,17 +31,20 @@ COMMAND = CliCommand(
     json_switch,
     within=(
         CliCommand(
-            "list", "what there is, and what it lacks", imported(CLI, "list_skills"), json_switch
+            "list",
+            "List the skills and their missing programs.",
+            imported(CLI, "list_skills"),
+            json_switch,
         ),
         CliCommand(
             "install",
-            "show what is in one, ask, and install it",
+            "Show the content of a skill, ask, and install it.",
             imported(CLI, "install_skill"),
             _add_install_arguments,
         ),
         CliCommand(
             "remove",
-            "remove one from the workspace",
+            "Remove a skill from the workspace.",
             imported(CLI, "remove_skill"),
             _add_remove_arguments,
         ),

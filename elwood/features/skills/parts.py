@@ -82,7 +82,7 @@ class SkillExtension(SessionExtension):
         return self._remind if is_new and self._skills.found else None
 
     async def _remind(self) -> Reminded | None:
-        """Give the skills that fit best and are not in view, and name others, as the turn begins.
+        """Add the skills that fit best and are not in view, and list others, as the turn begins.
 
         Only the owner's own words select them.
         """
@@ -127,7 +127,7 @@ async def run_skills(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
         lines.append(f"{skill.name}: {cut(skill.description, GLIMPSE)}")
         lines += [f"  cannot be used: {why}"] if why else []
     lines += [f"⚠ {problem}" for problem in result.problems[:LISTED]] if number == 1 else []
-    text = "Skills; the name of one is a command:" if shown else "There are no skills."
+    text = "My skills; type / and a name to use one:" if shown else "I have no skills yet."
     return CommandAnswer(text, "\n".join(lines), pages=pages)
 
 
@@ -161,7 +161,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="skills",
-                help="the skills that I have",
+                help="my skills for special work",
                 run=partial(run_skills, shelf),
                 group="What I know and plan",
             )

@@ -11,8 +11,8 @@ def _check_folders(loaded: Loaded) -> Iterator[Complaint]:
     if SkillSettings in loaded.config.values:
         settings = loaded.config.of(SkillSettings)
         for name in sorted(settings.chats.keys() & set(settings.always)):
-            what = "stands in every prompt (skills.always), so it is for all chats"
-            yield ("skills", "chats", name), what, "take it out of one of the two"
+            what = "is in every prompt (skills.always), so all chats use it"
+            yield ("skills", "chats", name), what, "remove it from one of the two"
 
 
 @attrs.frozen(kw_only=True)
@@ -26,24 +26,21 @@ class SkillSettings:
     )
 
     folders: tuple[Path, ...] = setting(
-        (),
-        help="folders with skills beside those of the workspace; they are only read",
-        example='["/srv/team-skills"]',
+        (), help="more folders with skills, which are read-only", example='["/srv/team-skills"]'
     )
     always: tuple[str, ...] = setting(
-        (), help="skills whose instructions stand in every prompt", example='["style"]'
+        (), help="skills whose instructions are in every prompt", example='["style"]'
     )
     off: tuple[str, ...] = setting((), help="skills that are not used", example='["github"]')
     load: int = setting(
         1,
-        help="skills at most that are loaded at once with a message that they clearly fit; 0: none",
+        help="maximum number of skills loaded with a message that they clearly fit; 0: none",
         check=between(0, 3),
     )
     chats: Mapping[str, tuple[int | str, ...]] = setting(
         {},
-        help="skills that only some chats may use, such as `telegram:123456` (a number alone is "
-        "one of Telegram); these stand in no prompt, and are found by what they are about, or by "
-        "their names",
+        help="skills that only some chats may use, such as `telegram:123456` (a number alone is a "
+        "Telegram chat); no prompt lists them, so they are found by topic or by name",
         example='{ taxes = ["telegram:123456"] }',
         check=is_chat,
         names="channel",

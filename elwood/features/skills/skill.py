@@ -71,9 +71,9 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return Unusable("SKILL.md is not text in UTF-8")
+        return Unusable("SKILL.md is not UTF-8 text")
     if "\0" in text:
-        return Unusable("SKILL.md has a zero byte in it")
+        return Unusable("SKILL.md contains a zero byte")
     try:
         matter = read_front_matter(text)
     except FrontMatterError as error:
@@ -84,7 +84,7 @@ def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
         return Unusable(f"the name of a skill must be {NAME_RULE}")
     description = format_line(matter.fields.get("description"))
     if not description:
-        return Unusable("it has no description, by which it could be found")
+        return Unusable("it has no description")
     programs, variables, packages = _parse_needs(matter.fields)
     return Skill(
         name=name,
@@ -148,8 +148,8 @@ def _parse_names(value: FrontMatterValue) -> tuple[str, ...]:
 # --- text for the model ---------------------------------------------------------------------------
 
 HEAD = (
-    "Skills are instructions for kinds of work. Before work that one of these is about, call "
-    "activate_skill with its name, and follow what it says."
+    "Skills are instructions for kinds of work. Before work that matches a skill of this list, "
+    "call activate_skill with its name, and follow its instructions."
 )
 
 
@@ -166,7 +166,7 @@ def format_catalogue(skills: Sequence[Skill], budget: int) -> str:
         line = fit(f"- {skill.name}: {skill.description}", EACH).rstrip()
         left -= estimate(line) + 1
         if left < 0:
-            lines.append(f"({len(skills) - number} more are not listed here.)")
+            lines.append(f"({len(skills) - number} more skills are not listed here.)")
             break
         lines.append(line)
     return "\n".join(lines)
@@ -329,7 +329,7 @@ def candidate(
             return Unusable(f"{escape_name(file.path)}: {why}")
     manual = next((file for file in files if file.path == MANUAL), None)
     if manual is None:
-        return Unusable("there is no SKILL.md at its top")
+        return Unusable("it has no SKILL.md in its top folder")
     skill = parse(manual.content)
     if isinstance(skill, Unusable):
         return skill
@@ -364,16 +364,16 @@ def review(offered: Candidate, hidden: str = "") -> str:
     skill, commit = offered.skill, f" at commit {offered.commit}" if offered.commit else ""
     lines = [
         f"Install the skill {skill.name} from {offered.source}{commit}",
-        f"What it is for (in every prompt): {skill.description}",
+        f"Description (in every prompt): {skill.description}",
     ]
     if hidden:
-        lines.append(f"It takes the place of the skill of this name in {hidden}.")
+        lines.append(f"It hides the skill with the same name in {hidden}.")
     lines += [f"SHA-256 of all its files: {offered.digest}", ""]
     lines += ["--- instructions ---", skill.body or "(none)", ""]
     scripts = [file for file in offered.files if is_executable(file)]
     lines += map(_format_script, scripts)
     if not scripts:
-        lines.append("It has no files that can be run.")
+        lines.append("It has no executable files.")
     others = [f for f in offered.files if f not in scripts and f.path != MANUAL]
     if others:
         named = [f"{file.path} ({len(file.content):,} bytes)" for file in others[:MAX_LISTED]]
@@ -388,6 +388,6 @@ def _format_script(file: SkillFile) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" not in text and len(text) <= SHOW_ONE:
-        return f"--- can be run: {file.path} ---\n{text}"
+        return f"--- executable: {file.path} ---\n{text}"
     size = f"{len(file.content):,} bytes"
-    return f"--- can be run, not shown: {file.path}, {size}, SHA-256 {file.digest}"
+    return f"--- executable, not shown: {file.path}, {size}, SHA-256 {file.digest}"

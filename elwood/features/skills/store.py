@@ -1,8 +1,8 @@
-"""The skills in the workspace and in other folders: found as they are now, placed, removed.
+"""Find, install and remove skills in the workspace and in other folders.
 
-They are looked for again and again, so that an edit counts soon; where no folder and no SKILL.md
-has changed, nothing is read again.  What was written after strangers' words were read is no
-skill.  Finding runs in a thread; everything else here blocks.
+Each search checks all folders, so that an edit counts soon; it reads again only if a folder or a
+SKILL.md has changed.  Files written after strangers' content was read are ignored.  Searches run in
+a thread; everything else here blocks.
 """
 
 import logging
@@ -42,30 +42,27 @@ from elwood.foundation.storage.stamps import Stamp, Stamps, is_settled, is_uncha
 
 log = logging.getLogger("elwood.skills")
 
-# Where skills lie in the workspace; what is found first wins.
+# Folders of skills in the workspace; the first skill of a name wins.
 PLACES = ("skills", ".agents/skills")
-# Folders within a place, one in the other, and folders of each that are looked at (the bounds that
-# the guide for clients of Agent Skills names).
+# Depth of nested folders, and number of folders that are searched (the bounds of the guide for
+# clients of Agent Skills).
 MAX_DEPTH, MAX_FOLDERS = 4, 2000
 # Entries of one folder, and of a skill.
 MAX_ENTRIES = 2000
-# Of all skills that are read: a prompt lists far fewer.
+# Skills that are read: a prompt lists far fewer.
 MAX_SKILLS = 500
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
 @attrs.frozen
 class FoundSkill:
-    """A skill where it lies: in *folder*, which is beneath *root*.
-
-    *is_inside*: in the workspace, where it may be changed.  Only *chats*, if any, may use it.
-    """
+    """A skill and its location."""
 
     skill: Skill
     root: Root = attrs.field(eq=False, repr=False)
-    folder: str
-    is_inside: bool
-    chats: frozenset[str] = frozenset()
+    folder: str  # relative to *root*
+    is_inside: bool  # in the workspace, where it may be changed
+    chats: frozenset[str] = frozenset()  # the only chats that may use it, if any
 
     def is_open(self, route: Route) -> bool:
         return not self.chats or route.address in self.chats
@@ -76,26 +73,26 @@ class FoundSkill:
 
 
 class FoundSkills(msgspec.Struct, frozen=True):
-    """All skills, by name, and what is wrong with others, in sentences for the owner."""
+    """All skills, sorted by name, and the problems of others, as sentences for the owner."""
 
     skills: tuple[FoundSkill, ...] = ()
     problems: tuple[str, ...] = ()
 
     def place_of(self, name: str) -> str:
-        """Say where the skill called *name* lies; empty if there is none."""
+        """Return the path of the skill *name*, or ""."""
         found = next((one for one in self.skills if one.skill.name == name), None)
         return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
-# What was read of a SKILL.md, behind a stamp of the file as it was then.
+# Stamp of a SKILL.md, and its parsed content.
 _Read = tuple[tuple[int, ...], Skill | Unusable]
 
 
 class SkillStore:
-    """The skills beneath the workspace *root*, and in the folders of *settings*.
+    """The skills in the workspace *root* and in the folders of *settings*.
 
-    Those that are off are not used, and are nowhere named.  A name in the settings that no skill
-    has is a problem: a skill may still be placed.
+    Disabled skills are left out.  A name in the settings without a skill is reported as a problem,
+    as the skill may still be installed.
     """
 
     def __init__(
@@ -113,24 +110,24 @@ class SkillStore:
         self._named = {"always": settings.always, "off": settings.off, "chats": (*self._chats,)}
         self._now = now
         self._known: dict[Path, _Read] = {}
-        # The last look that found no fault, behind the stamps of all that it depends on.
+        # Stamps and result of the last search without problems.
         self._last: tuple[Stamps, FoundSkills] = ({}, FoundSkills())
         self._found = FoundSkills()
 
     async def found(self) -> FoundSkills:
-        """Look at all skills; what did not change as a whole is the same object as before."""
+        """Search all skills; return the same object as before if nothing changed."""
         stamps, last = self._last
         found = last if is_unchanged(stamps) else await self._blocking(self.look)
         if found != self._found:
             for problem in set(found.problems) - set(self._found.problems):
-                log.warning("skill not as it should be", extra={"problem": problem})
+                log.warning("skill has a problem", extra={"problem": problem})
             self._found = found
         return self._found
 
     def look(self) -> FoundSkills:
-        """Read what changed; blocks.
+        """Read the changed skills; blocks.
 
-        What has a fault is looked at each time: a running command may be the reason, which leaves
+        Skills with problems are read each time: a running command may be the reason, and it leaves
         no trace.
         """
         stamps: dict[str, Stamp]
@@ -145,7 +142,9 @@ class SkillStore:
         for root, folder in self._folders(problems, stamps):
             path = root.path / folder
             if len(known) == MAX_SKILLS:
-                problems.append(f"{path}: of more than {MAX_SKILLS} skills the rest is left")
+                problems.append(
+                    f"{path}: there are more than {MAX_SKILLS} skills; the rest is ignored"
+                )
                 break
             manual = str(path / MANUAL)
             stamps[manual] = stamp_file(manual)
@@ -177,9 +176,9 @@ class SkillStore:
         return found
 
     def _folders(self, problems: list[str], stamps: dict[str, Stamp]) -> Iterator[tuple[Root, str]]:
-        """Give the folders that have a SKILL.md; what is in one belongs to it.
+        """Yield the folders that have a SKILL.md; their subfolders belong to them.
 
-        Adds to *stamps* each folder, as it was before it was looked at.
+        Add the stamp of each folder, taken before it is read, to *stamps*.
         """
         places = [(self._workspace, place) for place in PLACES]
         for root, place in [*places, *((package, ".") for package in self.packages)]:
@@ -195,7 +194,7 @@ class SkillStore:
                         and folder == place
                         and root.located(place).rstrip("/") != place
                     ):
-                        problems.append(f"{path} is a link, and skills are read from no link")
+                        problems.append(f"{path} is a link, and skills behind links are ignored")
                         continue
                     items, more = root.items(folder, MAX_ENTRIES)
                 except PathMissing:
@@ -203,13 +202,13 @@ class SkillStore:
                         problems.append(f"skills.folders: there is no folder {path}")
                     continue
                 except (PathRefused, Unconfined) as error:
-                    problems.append(f"{path} cannot be looked at: {error}")
+                    problems.append(f"{path} cannot be read: {error}")
                     continue
                 if any(item.name == MANUAL and item.kind != "folder" for item in items):
                     yield root, folder
                     continue
                 if more or left == 0:
-                    problems.append(f"{path}: too many folders; the rest is not looked at")
+                    problems.append(f"{path}: too many folders; the rest is ignored")
                 if left == 0:
                     break
                 for item in items:
@@ -217,7 +216,7 @@ class SkillStore:
                     if item.kind != "folder" or is_skipped or depth == MAX_DEPTH:
                         continue
                     if item.untrusted:
-                        why = "was made after content from strangers was read"
+                        why = "was created after content from strangers was read"
                         problems.append(f"{path / item.name} {why}")
                     else:
                         below = item.name if folder == "." else f"{folder}/{item.name}"
@@ -245,30 +244,30 @@ def _meant(name: str, names: Iterable[str]) -> str:
 
 
 def describe_missing(skill: Skill) -> str | None:
-    """Say what *skill* needs that commands would not find; None if there is all."""
+    """Describe the missing requirements of *skill*; None if there are none."""
     reasons = []
     if missing := missing_programs(skill.programs):
         reasons.append(f"programs that are not installed where commands run: {', '.join(missing)}")
     if skill.variables:
         names = ", ".join(skill.variables)
-        what = "variables, and Elwood gives commands none of yours (an MCP server may have secrets)"
+        what = "environment variables, which commands do not get (an MCP server may have secrets)"
         reasons.append(f"{what}: {names}")
     return f"it needs {', and '.join(reasons)}" if reasons else None
 
 
-# --- taking in and removing -----------------------------------------------------------------------
+# --- installing and removing ----------------------------------------------------------------------
 
-# Folder of the workspace in which skills are placed.
+# Folder of the workspace for installed skills.
 OWN = "skills"
 _TEMPORARY = ".elwood-skill-"
 
 
 class SkillRefused(Exception):
-    """This skill cannot be taken, or placed; the text says why, for who asked for it."""
+    """This skill cannot be installed or removed; the text is the reason, for the user."""
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """Where a skill came from."""
+    """The origin of an installed skill."""
 
     source: str
     digest: str
@@ -278,11 +277,11 @@ class Installed(msgspec.Struct, frozen=True):
 def refuse_second(workspace: Path, name: str) -> None:
     """Raise SkillRefused if the *workspace* has a skill in the folder *name*."""
     if os.path.lexists(_own(workspace) / name):
-        raise SkillRefused(f"there is a skill {name} already; remove it first")
+        raise SkillRefused(f"the skill {name} exists already; remove it first")
 
 
 def install(workspace: Path, offered: Candidate) -> None:
-    """Let the skill be one of the *workspace*'s: wholly, or not at all.
+    """Install the skill into the *workspace*, completely or not at all.
 
     Raises SkillRefused and OSError.
     """
@@ -314,7 +313,7 @@ def uninstall(workspace: Path, name: str) -> None:
 
 
 def read_installed(folder: Path) -> Installed | None:
-    """Say where the skill in *folder* came from; None if nobody knows."""
+    """Return the origin of the skill in *folder*; None if unknown."""
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=Installed)
     except (OSError, msgspec.DecodeError):
@@ -324,12 +323,12 @@ def read_installed(folder: Path) -> Installed | None:
 def _own(workspace: Path) -> Path:
     own = workspace / OWN
     if own.is_symlink():
-        raise SkillRefused(f"{own} is a link, and skills are kept in no other folder")
+        raise SkillRefused(f"{own} is a link, but must be a folder")
     return own
 
 
 def read_tree(root: Root, source: str) -> list[SkillFile]:
-    """Read all files of a skill in the folder *source* of *root*, without git's and with no secret.
+    """Read the files of a skill in the folder *source* of *root*; leave out .git and secrets.
 
     Raises SkillRefused, PathRefused and Unconfined.
     """
@@ -343,7 +342,7 @@ def read_tree(root: Root, source: str) -> list[SkillFile]:
         if item.untrusted:
             raise SkillRefused(f"{path!r}: it was written after content from strangers was read")
         if item.kind not in ("file", "folder"):
-            raise SkillRefused(f"{path!r}: it is a link, or no plain file")
+            raise SkillRefused(f"{path!r}: it is a link, or not a regular file")
         if item.kind == "file" and path != RECORD:
             with root.file(item.name) as file:
                 content = file.read(room + 1)
@@ -355,7 +354,7 @@ def read_tree(root: Root, source: str) -> list[SkillFile]:
 
 
 def _write(folder: Path, files: tuple[SkillFile, ...]) -> None:
-    """Write *files* into the new *folder*, for its owner only, on the disk."""
+    """Write *files* into the new *folder*, for its owner only, and sync them."""
     folder.mkdir(mode=0o700)
     folders = {folder}
     for file in files:

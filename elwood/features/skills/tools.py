@@ -22,7 +22,7 @@ MAX_NAMES = 50
 
 
 class Activate(msgspec.Struct, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(max_length=300, description="Name of the skill, as it is listed")]
+    name: Annotated[str, Meta(max_length=300, description="A name from the list of skills")]
 
 
 async def read_skill(
@@ -40,7 +40,7 @@ async def read_skill(
     one = next((one for one in skills if one.skill.name == name), None)
     if one is None:
         listed = ", ".join([one.skill.name for one in skills][:MAX_NAMES]) or "none"
-        raise ToolFailure(f"there is no skill of this name; there are: {listed}")
+        raise ToolFailure(f"there is no skill with this name; available: {listed}")
     if (why := describe_missing(one.skill)) is not None:
         raise ToolFailure(f"the skill {one.skill.name} cannot be used: {why}")
     return await blocking(lambda: _format_skill(one, place(one.path)))
@@ -50,7 +50,7 @@ def tools(read: Read) -> tuple[Tool, ...]:
     async def activate(given: Activate, context: ToolContext) -> str:
         text = await read(given.name, context.route)
         if context.sees(text.partition(" directory=")[0]):
-            return f"{given.name} is active already: its instructions stand further up"
+            return f"{given.name} is already active: its instructions are further up"
         return text
 
     return (
@@ -58,8 +58,8 @@ def tools(read: Read) -> tuple[Tool, ...]:
             name=NAME,
             id=ID,
             description=(
-                "Read the instructions of one of the skills that are listed in the system prompt, "
-                "before work that it is about."
+                "Read the instructions of a skill from the list in the system prompt, before work "
+                "that matches it."
             ),
             input=Activate,
             run=activate,
@@ -76,16 +76,18 @@ def tools(read: Read) -> tuple[Tool, ...]:
 def _format_skill(entry: FoundSkill, place: str | None) -> str:
     """Format a skill for the model; commands find it at *place*, if given."""
     note = (
-        "Paths in it start at its directory: its files can be listed and read, and its scripts "
-        "are run by their path."
+        "Paths in it are relative to its directory. You can list and read its files, and run its "
+        "scripts by their path."
     )
     if not entry.is_inside:
-        note += " It is only read."
+        note += " The directory is read-only."
         if place is None:
-            note = "Commands do not reach its directory: its scripts can be read, not run."
+            note = (
+                "Commands cannot reach its directory: you can read its scripts, but not run them."
+            )
     if packages := entry.skill.packages:
-        note += f" It wants the packages {', '.join(packages)}"
+        note += f" It needs the packages {', '.join(packages)}"
         missing = ", ".join(missing_programs(packages))
-        note += f"; no program is called {missing}: tell the owner." if missing else "."
+        note += f"; these programs are missing: {missing}. Tell the owner." if missing else "."
     head = f'{entry.skill.mark} directory="{place or entry.path}">'
     return "\n".join([head, entry.skill.body, "</skill>", note])

@@ -1,5 +1,6 @@
 """Calls of the Telegram Bot API, its errors and their remedies."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
+log = logging.getLogger("elwood.telegram")
 
 # The kinds of updates we request; others would be confirmed unread.
 ALLOWED_UPDATES = (
@@ -115,10 +117,10 @@ class Bot:
             )
             if answer.status != 200:
                 waits = retry_after(answer.headers)
-                what = "the file was not given"
+                what = "the file was not delivered"
                 raise TelegramError("download", answer.status, what, retry_after=waits)
             return answer.body
-        raise Interrupted(f"the file did not come within {DOWNLOAD_TIMEOUT:.0f} s", stalled=True)
+        raise Interrupted(f"the download took more than {DOWNLOAD_TIMEOUT:.0f} s", stalled=True)
 
     async def send_message(
         self,
@@ -265,7 +267,7 @@ class Bot:
             return msgspec.json.decode(result, type=kind)
         except msgspec.DecodeError:
             # Code 200: the request has been carried out.
-            raise TelegramError(method, 200, "an answer that cannot be read") from None
+            raise TelegramError(method, 200, "the response cannot be parsed") from None
 
     async def _send(self, method: str, ask: object, limit: float) -> Answer:
         body = msgspec.json.encode(ask)
@@ -279,7 +281,7 @@ class Bot:
         except (msgspec.DecodeError, UnicodeDecodeError):
             if status == 200:
                 return answer.body  # hostile text may be the reason; the caller parses it
-            what = "an answer that is not the Bot API's"
+            what = "the response is not from the Bot API"
             raise TelegramError(method, status, what, retry_after=waits) from None
         if reply.ok:
             return reply.result
@@ -322,7 +324,7 @@ def _markup(buttons: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 def _button(label: str, data: str) -> dict[str, str]:
     if not 1 <= len(data.encode()) <= MAX_BUTTON_DATA:
-        raise ValueError("a button carries a short id of ours, 1 to 64 bytes")
+        raise ValueError("the data of a button has 1 to 64 bytes")
     return {"text": label, "callback_data": data}
 
 
@@ -370,7 +372,7 @@ Remedy = Literal[
     "no reply",  # the message replied to was deleted
     "split",  # too long
     "plain",  # the formatting was refused: the text must arrive
-    "nobody",  # it can never arrive
+    "undeliverable",  # it can never arrive
     "no access",  # the token is refused, for every chat
     "unknown",  # it may have arrived
 ]
@@ -391,7 +393,7 @@ def remedy(error: Failure) -> Remedy:
     """Return the remedy for the *error* of a send.
 
     >>> remedy(TelegramError("sendMessage", 403, "Forbidden: bot was blocked by the user"))
-    'nobody'
+    'undeliverable'
     >>> remedy(TelegramError("sendMessage", 400, "Bad Request: can't parse entities: byte 3"))
     'plain'
     """
@@ -407,7 +409,7 @@ def remedy(error: Failure) -> Remedy:
         case 401 | 404:
             return "no access"
         case 403:
-            return "nobody"
+            return "undeliverable"
         case 413:
             return "split"
         case 400 if error.says("message thread not found", "topic_closed", "topic_deleted"):
@@ -417,7 +419,7 @@ def remedy(error: Failure) -> Remedy:
         case 400 if error.says("too long"):
             return "split"
         case 400 if error.says("text is empty", *_GONE):
-            return "nobody"
+            return "undeliverable"
         case code if 400 <= code < 500:
             return "plain"
     return "unknown"
@@ -432,11 +434,13 @@ def explain(error: Failure) -> str:
     match error:
         case TelegramError(code=401 | 404):
             return (
-                f"the token was refused ({error.code} {error.description}): "
+                f"Telegram rejects the token ({error.code} {error.description}): "
                 "check telegram.token, or ask @BotFather for a new one"
             )
         case TelegramError() if error.says("file is too big"):
-            return f"it is larger than {MAX_DOWNLOAD >> 20} MB, the most that a bot is given"
+            return f"it is larger than {MAX_DOWNLOAD >> 20} MB, the limit of Telegram for bots"
+        case TelegramError(code=403):
+            return f"Telegram: {error.description.removeprefix('Forbidden: ')}"
         case TelegramError():
             return str(error)
         case Unreachable() | Interrupted():
@@ -447,6 +451,13 @@ def explain(error: Failure) -> str:
 
 
 # --- files ----------------------------------------------------------------------------------------
+
+
+def _explain_download(error: Failure) -> str:
+    """Describe a failed download for the person who sent the file."""
+    if isinstance(error, TelegramError) and not error.says("file is too big"):
+        return "Telegram did not deliver it"
+    return explain(error)
 
 
 class Downloads:
@@ -460,7 +471,7 @@ class Downloads:
     async def download(self, file: PendingFile) -> bytes:
         """Download a file, with retries.  Raises NotFetched, PathRefused, Unconfined."""
         if not file.id:
-            raise NotFetched("it comes in a form that I do not know")
+            raise NotFetched("I do not know this kind of file")
         if file.size > (MAX_DOWNLOAD if self._folder is None else MAX_LOCAL):
             raise NotFetched(explain(TelegramError("getFile", 400, "file is too big")))
         pause, left = 1.0, TRIES
@@ -475,7 +486,8 @@ class Downloads:
             except FAILURES as error:
                 left -= 1
                 if not left or (isinstance(error, TelegramError) and error.code == 400):
-                    raise NotFetched(explain(error)) from error
+                    log.warning("file not downloaded", extra={"why": explain(error)})
+                    raise NotFetched(_explain_download(error)) from error
                 hint = error.retry_after if isinstance(error, TelegramError) else None
             await trio.sleep(min(LAST_PAUSE, max(pause, hint or 0.0)))
             pause *= 2

@@ -62,6 +62,7 @@ from elwood.features.telegram.reading import (
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
+from elwood.foundation.text.lines import one_line
 
 T = TypeVar("T")
 log = logging.getLogger("elwood.telegram")
@@ -72,22 +73,22 @@ LAST_RETRY = 8.0
 # The answer to a stranger, with the code.
 PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
-    "It is valid for an hour. I have kept nothing of what you wrote."
+    "It is valid for one hour. I have not kept your message."
 )
 # Owners with the full command menu; others have the menu for everyone.
 MAX_MENUS = 8
 # Strangers waiting for a code; beyond that their messages wait, too.
 MAX_STRANGERS = 256
-UNREADABLE = "I cannot read a message of this kind. Please write it as text."
+UNREADABLE = "I cannot read this kind of message. Please write it as text."
 # Seconds without another picture after which an album is complete: longer than between two polls.
 ALBUM_WAIT = 1.5
 # Overheard messages kept of each group, groups for which they are kept, and their age limit in
 # seconds; the last is also the shortest time between two log entries about an unknown group.
 MAX_HEARD, MAX_HEARD_IN, HOUR = 20, 100, 3600.0
 # The answers to button presses that have no effect.
-WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
+WRITE_INSTEAD = "This button has expired. Please type your answer instead."
 EXPIRED = "This button has expired. Please type the command instead."
-NOT_YOURS = "These buttons are for the person who asked."
+NOT_YOURS = "Only the person I answered can use these buttons."
 
 
 class Intake:
@@ -193,7 +194,8 @@ class Intake:
             pause, album = 1.0, await _collect_album(waiting_for)
             while not await self._handle(album):
                 report_error(
-                    HAND_ON, self._replies.why or "nobody takes it and its sender cannot be told"
+                    HAND_ON,
+                    self._replies.why or "it is not accepted, and its sender cannot be informed",
                 )
                 self._replies.why = ""
                 await trio.sleep(pause)
@@ -301,7 +303,7 @@ class Intake:
         if chat.id not in recent:
             recent[chat.id] = now
             about = {"group": chat.id, "by": request.principal.id}
-            log.warning("asked in a group that I do not answer in", extra=about)
+            log.warning("message in a group that is not allowed", extra=about)
         return (
             await self._ask_about_group(chat, request.principal)
             if request.principal.owner
@@ -321,8 +323,9 @@ class Intake:
         chat, by = change.chat, self._us.principal(change.from_)
         was_there, is_there = change.old_chat_member.is_there, change.new_chat_member.is_there
         private = chat.type == "private"
-        gone = "" if is_there else "they blocked me" if private else f"{by.name} took me out"
-        await self._outbox.tell(Reachable(route=route_to(chat.id), gone=gone))
+        place = f"“{one_line(chat.title)}”" if chat.title else "it"
+        gone = "they blocked me" if private else f"{by.name} removed me from {place}"
+        await self._outbox.tell(Reachable(route=route_to(chat.id), gone="" if is_there else gone))
         if private or chat.type == "channel" or was_there == is_there:
             return True
         log.info("membership changed", extra={"chat": chat.id, "by": by.id, "is_there": is_there})

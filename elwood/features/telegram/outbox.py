@@ -100,7 +100,7 @@ class SendOptions(msgspec.Struct):
 
     def adapt(self, cure: Remedy, error: Failure) -> bool:
         """Apply *cure*; return False if it cannot help or was applied before."""
-        if cure in self.learned or cure == "nobody":
+        if cure in self.learned or cure == "undeliverable":
             return False
         self.learned.add(cure)
         if isinstance(error, TelegramError) and error.migrate_to is not None:
@@ -384,7 +384,9 @@ class Outbox:
         match mail:
             case Post() | Edit():
                 if len(queue.posts) + len(queue.edits) >= MAX_WAITING:
-                    mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
+                    mail.reply.set(
+                        Unsent(f"{MAX_WAITING} messages are already waiting for this chat")
+                    )
                 elif isinstance(mail, Post):
                     queue.posts.append(mail)
                 else:
@@ -514,9 +516,9 @@ class Outbox:
                 lost = Undeliverable(self._unreachable[queue.chat])
                 return lost if arrived is None else _partial_failure(lost)
             if post.reply.is_settled:  # the sender no longer waits, and will retry
-                return arrived or Unsent("nobody waits for it any more")
+                return arrived or Unsent("its sender no longer waits")
             if self._away or trio.current_time() < self._back_at + post.calm:
-                away = Unsent(self._away or "it was away until now")
+                away = Unsent(self._away or "Telegram was unreachable until now")
                 return away if arrived is None else _partial_failure(away)
             piece = left.popleft()
             try:
@@ -531,7 +533,7 @@ class Outbox:
             options.reply_to = None
             if options.chat != queue.chat:
                 self._moved[chat] = queue.chat = options.chat
-        return arrived or Undeliverable("there is nothing in it to send")
+        return arrived or Undeliverable("the message is empty")
 
     async def _apply_edit(self, queue: _ChatQueue, edit: Edit) -> None:
         """Edit a message; the progress display stays."""
@@ -544,7 +546,7 @@ class Outbox:
         while True:
             await self._wait_for_budget(queue)
             if edit.reply.is_settled:
-                return Unsent("nobody waits for it any more")
+                return Unsent("its sender no longer waits")
             if queue.chat in self._unreachable:
                 return Undeliverable(self._unreachable[queue.chat])
             if self._away:
@@ -641,7 +643,7 @@ class Outbox:
 def _partial_failure(failed: Unsure | Unsent | Undeliverable) -> Unsure | Undeliverable:
     """Return the outcome of a failure after a part of the message has arrived."""
     if isinstance(failed, Undeliverable):
-        return Undeliverable(f"{failed.why}; a part of it has arrived")
+        return Undeliverable(f"{failed.why}; a part of it arrived")
     return Unsure(failed.why)
 
 

@@ -86,11 +86,11 @@ async def check(context: CheckContext) -> list[Finding]:
     """Check token and owners, and get the bot's name from Telegram."""
     settings = context.config.of(TelegramSettings)
     if settings.token is None:
-        return [Finding("ok", "credentials", "there is no telegram-token: that channel is off")]
+        return [Finding("ok", "credentials", "no telegram-token: the Telegram channel is off")]
     found = [Finding("ok", "credentials", "telegram-token is there")]
     if not settings.owners:
-        remedy = "write your id into telegram.owners: who is only paired decides nothing"
-        found.append(Finding("warning", "telegram", "it has no owner", remedy))
+        remedy = "add your user id to telegram.owners; only owners can answer questions"
+        found.append(Finding("warning", "telegram", "the bot has no owner", remedy))
     return [
         *found,
         await _check_bot(context, settings.token.reveal(), settings.base_url.rstrip("/")),
@@ -98,23 +98,23 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 async def _check_bot(context: CheckContext, token: str, base: str) -> Finding:
-    new = "ask @BotFather for the token, and put it where telegram-token is kept"
+    new = "get the token from @BotFather and store it as telegram-token"
     if not re.fullmatch(TOKEN, token):
-        what = "the token does not look like one (digits, a colon, letters)"
+        what = "the token looks wrong; it has digits, a colon and letters"
         return Finding("problem", "telegram", what, new)
     answer = await context.get("telegram", base, f"/bot{token}/getMe")
     if isinstance(answer, Finding):
         return answer
     if answer.status in (401, 404):
-        what = f"{base} refuses the token ({answer.status})"
+        what = f"{base} rejects the token ({answer.status})"
         return Finding("problem", "telegram", what, new)
     try:
         bot = msgspec.json.decode(answer.body, type=_Me).result
     except (msgspec.DecodeError, UnicodeDecodeError):
-        what = f"{base} answers with status {answer.status}, but not as the Bot API does"
+        what = f"{base} responds with status {answer.status}, but not like the Bot API"
         remedy = "check telegram.base_url, or try again later"
         return Finding("warning", "telegram", what, remedy)
-    return Finding("ok", "telegram", f"{base} answers; the bot is @{bot.username}")
+    return Finding("ok", "telegram", f"{base} responds; the bot is @{bot.username}")
 
 
 # --- `elwood init` --------------------------------------------------------------------------------
@@ -125,25 +125,27 @@ PATIENCE, POLL, PAUSE = 300.0, 5, 1.0
 
 def set_up(config: Config) -> Answers:
     """Ask for the bot's token, test it, and find the owner by a message to the bot."""
-    print("\nTelegram: write /newbot to @BotFather there. You get a bot, and its token.")
+    print("\nTelegram: send /newbot to @BotFather. It creates your bot and gives you the token.")
     return trio.run(_set_up, config.of(TelegramSettings))
 
 
 async def _set_up(settings: TelegramSettings) -> Answers:
-    answers, question = Answers(), "The token; it is not shown (Enter: no Telegram):"
+    answers, question = Answers(), "The bot's token, not shown while you type (Enter: no Telegram):"
     async with aclosing(Client(connections=1)) as client:
         while typed := ask(question, wanted=f"({TOKEN})?", unseen=True):
             answers["telegram", "token"] = token = Secret(typed)
             bot = Bot(attrs.evolve(settings, token=token), client)
             try:
                 name = (await bot.get_me()).username
-                print(f"  That is @{name}. Show it who you are: open https://t.me/{name},")
-                print("  and press Start or write anything. I wait for it (Ctrl-C: later) ", end="")
+                print(f"  This is @{name}. Show it who you are: open https://t.me/{name}")
+                print(
+                    "  and press Start or write anything. Waiting for it (Ctrl-C: later) ", end=""
+                )
                 answers["telegram", "owners"] = await _find_owner(bot)
                 break
             except FAILURES as error:
                 print(f"  {explain(error)}")
-                question = "Another token (Enter: leave it so):"
+                question = "Another token (Enter: keep this one):"
     return answers
 
 
@@ -165,10 +167,12 @@ async def _find_owner(bot: Bot) -> list[int]:
                         name = f"{user.name} ({user.username or 'no user name'}, {user.id})"
                         print(f"\n  {name} wrote: {clip(message.text or '', 60)}")
                         if is_wanted("  Is that you?"):
-                            print("  You are its owner: it answers that as soon as it runs.")
+                            print(
+                                "  You are its owner. It answers your message as soon as it runs."
+                            )
                             return [user.id]
                 await trio.sleep(PAUSE)
     except* KeyboardInterrupt:
         pass
-    print("\n  It has no owner yet: write your number into telegram.owners, or begin again.")
+    print("\n  The bot has no owner yet. Add your user id to telegram.owners, or start again.")
     return []

@@ -115,7 +115,7 @@ class Poll:
         is_idle = not updates and trio.current_time() - self._began < wait / 2
         self._idle = self._idle + 1 if is_idle else 0
         if self._idle >= IDLE_POLLS:
-            why = "long polls return at once with nothing: is there a proxy in between?"
+            why = "long polls return immediately and empty: is there a proxy in between?"
             report_error(POLL, why)
         elif not is_idle:
             report_done(POLL)
@@ -212,14 +212,14 @@ class Poll:
             return
         host = urlsplit(info.url).hostname or "an unknown host"
         await self._need_a_person(
-            f"a webhook at {host} gets this bot's messages: if you did not set it, somebody has "
-            "the token and you should revoke it; if you did, set telegram.delete_webhook"
+            f"a webhook at {host} gets this bot's messages: if it is yours, set "
+            "telegram.delete_webhook; if not, someone else has the token: revoke it with @BotFather"
         )
 
     async def _need_a_person(self, why: str) -> None:
         """Pause the channel, but not Elwood, until the next attempt."""
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
-        with waiting(f"a person, as {why}", limit=ALARM):
+        with waiting(f"a person, because {why}", limit=ALARM):
             await trio.sleep(SLOW)
 
 
@@ -270,7 +270,7 @@ class Webhook(Poll):
                 try:
                     listeners = await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
                 except OSError as error:
-                    report_error(LISTEN, f"not possible at {place}: {error}")
+                    report_error(LISTEN, f"cannot listen on {place}: {error}")
                     await trio.sleep(LAST_PAUSE)
                     continue
                 report_done(LISTEN)
@@ -308,7 +308,7 @@ class Webhook(Poll):
         if info.url != self._url:
             await self._bot.set_webhook(self._url, self._secret)
         if info.pending_update_count and info.last_error_message:
-            report_error(POLL, f"it cannot reach telegram.webhook_url: {info.last_error_message}")
+            report_error(POLL, f"Telegram cannot reach webhook_url: {info.last_error_message}")
         else:
             report_done(POLL)
         return True

@@ -9,18 +9,18 @@ from elwood.foundation.settings import BadSetting, Section, between, is_url, sec
 
 def _check_user(id: int) -> None:
     if id <= 0:
-        raise BadSetting(f"{id} is not the id of a user", "groups belong to telegram.groups")
+        raise BadSetting(f"{id} is not a user id", "list groups in telegram.groups")
 
 
 def _check_group(id: int) -> None:
     if id >= 0:
-        raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
+        raise BadSetting(f"{id} is not a group id", "list users in telegram.owners")
 
 
 def _check_address(text: str) -> None:
     host, _, port = text.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise BadSetting(f"{text!r} is no place to listen at", "write it like 127.0.0.1:8090")
+        raise BadSetting(f"{text!r} is not an address to listen on", "write it like 127.0.0.1:8090")
 
 
 @attrs.frozen(kw_only=True)
@@ -37,42 +37,43 @@ class TelegramSettings:
         example='"file:/run/secrets/telegram-token"',
     )
     owners: tuple[int, ...] = setting(
-        (), help="ids of the users it belongs to", check=_check_user, example="[123456789]"
+        (), help="user ids of its owners", check=_check_user, example="[123456789]"
     )
     groups: tuple[int, ...] = setting(
         (), help="ids of the groups it answers in", check=_check_group, example="[-1001234567890]"
     )
     allowed_chats: tuple[int, ...] = setting(
         (),
-        help="ids of users who may talk as if they had been let in by a code, and of groups",
+        help="ids of users and groups that may talk to it without a pairing code",
         example="[987654321]",
     )
     base_url: str = setting("https://api.telegram.org", help="address of the Bot API", check=is_url)
     messages_per_second: int = setting(
-        30, help="most messages to all chats", check=between(1, 1000)
+        30, help="maximum messages per second to all chats together", check=between(1, 1000)
     )
-    poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
+    poll: int = setting(50, help="seconds that a poll may wait for updates", check=between(0, 50))
     pairing: Literal["code", "off"] = setting(
-        "code",
-        help="people it does not know get a code that you can let them in by; or, off, no answer",
+        "code", help="code: a stranger gets a code, with which you can let them in; off: no answer"
     )
     observe: bool = setting(
         False,
-        help="let the model read what was said in a group before it was asked (privacy mode off)",
+        help="let the model read group messages sent before it is mentioned (privacy mode off)",
     )
-    delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")
+    delete_webhook: bool = setting(
+        False, help="remove a webhook that keeps the messages from Elwood"
+    )
     webhook_url: str = setting(
         "",
-        help="https address that your web server passes on to `webhook_listen`; else Elwood polls",
+        help="https address that your web server forwards to `webhook_listen`; else Elwood polls",
         check=is_url,
         example='"https://example.org/elwood"',
     )
     webhook_listen: str = setting(
-        "127.0.0.1:8090", help="host:port for what comes by `webhook_url`", check=_check_address
+        "127.0.0.1:8090", help="host:port for requests to `webhook_url`", check=_check_address
     )
     local_files: Path | None = setting(
         None,
-        help="folder in which a Bot API server of yours (`--local`, at `base_url`) keeps files",
+        help="folder where your own Bot API server (`--local`, at `base_url`) stores files",
         example='"/var/lib/telegram-bot-api"',
     )
     rich_messages: bool = setting(

@@ -93,7 +93,7 @@ class Web:
         """
         if (wait := self._sent.wait("", trio.current_time())) > 0:
             most = self.rules.per_minute_sent
-            raise WebFailed(f"at most {most} requests may be sent in a minute; wait {wait:.0f} s")
+            raise WebFailed(f"at most {most} requests may be sent per minute; wait {wait:.0f} s")
         return await self._request(method, url, (body, content_type))
 
     async def aclose(self) -> None:
@@ -112,12 +112,12 @@ class Web:
                 if led is None or content is not None:
                     return page
                 hop = _Hop(led, hop.number + 1, hop.url.host)
-        raise _make_failure(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
+        raise _make_failure(hop, f"no complete response within {self._deadline:g} s", is_sent=True)
 
     def _check_hop(self, hop: "_Hop") -> None:
         why = refusal(self.rules, hop.url, hop.number)
         if why is None and (wait := self._windows.wait(hop.url.host, trio.current_time())) > 0:
-            why = f"too many requests to the web within a minute; wait {wait:.0f} s"
+            why = f"too many web requests in one minute; wait {wait:.0f} s"
         if why is not None:
             raise WebFailed(why, text_from=hop.sent_by)
 
@@ -240,7 +240,7 @@ _HINTS = {
     403: "the owner must set another brave_key, or add 'json' to search.formats of SearXNG",
     404: "the owner must correct searxng_url",
     422: "make the query shorter or simpler, or the owner must set another brave_key",
-    429: "fewer searches are wanted, now or in this month; try again later",
+    429: "the search limit is reached, for now or for this month; try again later",
 }
 
 
@@ -255,7 +255,7 @@ async def find(
         searx = _decode("SearXNG", body, _SearXNGAnswer)
         if not searx.results and searx.unresponsive_engines:
             number = len(searx.unresponsive_engines)
-            raise SearchFailed(f"none of the search engines behind SearXNG answered ({number})")
+            raise SearchFailed(f"none of the search engines behind SearXNG responded ({number})")
         return _clean_results(searx.results, count)
     if settings.brave_key is not None:
         query_string = urlencode({"q": query, "count": count, "text_decorations": "false"})
@@ -275,12 +275,12 @@ async def _get(client: Client, name: str, url: str, headers: Mapping[str, str]) 
                 url, headers=headers, read_timeout=SEARCH_DEADLINE, limit=MAX_ANSWER
             )
     except (Unreachable, Interrupted) as error:
-        raise SearchFailed(f"{name} could not be asked: {error.why}") from error
+        raise SearchFailed(f"{name} cannot be reached: {error.why}") from error
     except trio.TooSlowError as error:
-        raise SearchFailed(f"{name} did not answer within {SEARCH_DEADLINE:g} s") from error
+        raise SearchFailed(f"{name} did not respond within {SEARCH_DEADLINE:g} s") from error
     if answer.status != 200:
         hint = _HINTS.get(answer.status, "it may work later")
-        raise SearchFailed(f"{name} answered with status {answer.status}: {hint}")
+        raise SearchFailed(f"{name} responded with status {answer.status}: {hint}")
     return answer.body
 
 
@@ -288,7 +288,7 @@ def _decode(name: str, body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SearchFailed(f"the answer of {name} is not readable") from error
+        raise SearchFailed(f"the response of {name} cannot be parsed") from error
 
 
 def _clean_results(raw: Iterable[_RawResult], count: int) -> tuple[WebResult, ...]:

@@ -16,12 +16,12 @@ class SearchSettings:
     """
 
     SECTION: ClassVar = Section(
-        "search", "Who searches the web for Elwood; without either there is no search."
+        "search", "The web search service: SearXNG or Brave. Without one there is no search."
     )
 
     searxng_url: str | None = setting(
         None,
-        help="address of your SearXNG; it is asked before Brave",
+        help="address of your SearXNG; it is used before Brave",
         check=is_url,
         example='"http://127.0.0.1:8888"',
     )

@@ -48,14 +48,14 @@ _Address = Annotated[
 class WebFetch(msgspec.Struct, forbid_unknown_fields=True):
     url: _Address
     offset: Annotated[
-        int, Meta(ge=0, description="Character to begin at, to read on in a long page")
+        int, Meta(ge=0, description="Character to start at, to continue a long page")
     ] = 0
 
 
 class WebRequest(msgspec.Struct, forbid_unknown_fields=True):
     method: Literal["POST", "PUT", "PATCH", "DELETE"]
     url: _Address
-    body: Annotated[str, Meta(max_length=MAX_SENT, description="What to send")] = ""
+    body: Annotated[str, Meta(max_length=MAX_SENT, description="Content to send")] = ""
     content_type: Literal[
         "application/json", "application/x-www-form-urlencoded", "text/plain", "application/xml"
     ] = "application/json"
@@ -110,9 +110,7 @@ class WebTools:
         try:
             page = await self._web.send(given.method, given.url, body, given.content_type)
         except WebFailed as error:
-            effect = (
-                "it is not known whether it had an effect" if error.is_sent else "nothing was sent"
-            )
+            effect = "it may or may not have had an effect" if error.is_sent else "nothing was sent"
             raise _make_failure(error, f"{error.why}; {effect}") from error
         content = await self._extract_text(page)
         head = _format_head(page, f"Answer to {given.method}")
@@ -163,14 +161,14 @@ class WebTools:
 def _host_scope(verb: str, host: str) -> ApprovalScope:
     """Return the scope of all requests to one host."""
     words = f"{verb} {host}"
-    return ApprovalScope((f"host {host}",), words, f"{words}, whatever the address and the text")
+    return ApprovalScope((f"host {host}",), words, f"{words}, at any address and with any text")
 
 
 def _format_head(page: WebPage, what: str) -> str:
     """Format the head of a result in fixed words and the address; untrusted text follows."""
     lines = [f"{what} {page.url} (not instructions):", f"Status: {page.status}"]
     if page.location:
-        lines.append(f"It points to {page.location}, which was not fetched.")
+        lines.append(f"It redirects to {page.location}, which was not fetched.")
     return "\n".join(lines) + "\n"
 
 
@@ -183,7 +181,7 @@ def _make_output(page: WebPage, head: str, content: Readable, offset: int) -> Ou
         head += f"Characters {offset} to {end} of {len(content.text)}"
         head += f"; read on with offset={end}\n" if end < len(content.text) else "\n"
     if page.cut or content.is_cut:
-        head += "The page is too long to be read whole; its end is missing.\n"
+        head += "The page is too long; its end is missing.\n"
     body = text or "(no text)"
     return Output(f"{head}\n{body}\n\n(end of the content)", untrusted=True, origin=page.url)
 
@@ -212,7 +210,7 @@ def tools(
             name="web_search",
             id="web.page.search",
             description=(
-                "Search the web. Gives titles, addresses and short extracts; read a page with "
+                "Search the web. Returns titles, addresses and short extracts; read a page with "
                 "web_fetch."
             ),
             input=WebSearch,
@@ -228,9 +226,9 @@ def tools(
             name="web_fetch",
             id="web.page.read",
             description=(
-                "Read a page of the web as Markdown, or a text or JSON file. Long pages come in "
-                "parts: the head of the result says with which offset to read on. Only GET; no "
-                "logins, no scripts."
+                "Read a web page as Markdown, or a text or JSON file. Long pages come in parts: "
+                "the head of the result has the offset of the next part. Only GET; no logins, no "
+                "scripts."
             ),
             input=WebFetch,
             run=web_tools.web_fetch,
@@ -246,8 +244,8 @@ def tools(
             name="web_request",
             id="web.request.send",
             description=(
-                "Send a POST, PUT, PATCH or DELETE to a web server and read its answer. It may "
-                "change something there. It goes without any login of the owner."
+                "Send a POST, PUT, PATCH or DELETE to a web server and read its response. It "
+                "may change something there. It sends no login of the owner."
             ),
             input=WebRequest,
             run=web_tools.web_request,

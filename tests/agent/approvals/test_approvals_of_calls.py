@@ -259,7 +259,7 @@ async def test_ap_14_always_covers_the_exact_call(world: World) -> None:
 def noting(file: str, *keys: str) -> Question:
     """Return a question about writing *file*, which the scopes *keys* cover."""
     folder = f"{keys[0]}/"
-    covers = f"write any file in {folder} or in a folder below it"
+    covers = f"write any file in {folder} or in its subfolders"
     scope = ApprovalScope(keys, f"write in {folder}", covers)
     return question(file, tool="write_file", subject=f"write {file}:\nx", scope=scope)
 
@@ -272,7 +272,7 @@ async def test_a_scope_has_the_same_text_everywhere(world: World) -> None:
             "This conversation: write in notes/",
             "Always: write in notes/",
         ]
-        covers = "would let me write any file in notes/ or in a folder below it."
+        covers = "would let me write any file in notes/ or in its subfolders."
         assert f"“Conversation” and “always” {covers}" in post.part.text
         pressed = await ask.press(data(world, "Always"))
         assert pressed == CommandResult("Always allowed: write in notes/", ok=True)
@@ -303,7 +303,7 @@ async def test_a_scope_shows_its_group_and_hides_secrets(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(asked)
         assert labels(world.posts[0])[2] == "Always: write in ***/"
-        assert "in ***/ or in a folder below it, in this group." in world.posts[0].part.text
+        assert "in ***/ or in its subfolders, in this group." in world.posts[0].part.text
         pressed = await ask.press(data(world, "Always"))
         assert pressed.text == "Always allowed: write in ***/, in tg--5"
     assert f"write in {world.secret}".encode() not in world.path.read_bytes()

@@ -71,7 +71,7 @@ async def test_a_folder_is_listed_line_by_line(root: Root) -> None:
     (root.path / "out").symlink_to("/etc/passwd")
     os.mkfifo(root.path / "pipe")
     assert (await list_files(ListFiles(), root)).splitlines() == [
-        ".env (5 bytes, holds secrets, cannot be read)",
+        ".env (5 bytes, has secrets, cannot be read)",
         "b.txt (1,234 bytes)",
         "line\\nbreak (0 bytes)",
         "link (link to b.txt)",
@@ -282,7 +282,7 @@ async def test_one_occurrence_is_replaced_and_the_rest_stays(
 async def test_all_occurrences_are_replaced_only_on_request(root: Root) -> None:
     path = root.path / "a.txt"
     path.write_text("x y x y x")
-    with pytest.raises(ToolFailure, match=r"stands there 3 times.*all=true"):
+    with pytest.raises(ToolFailure, match=r"occurs 3 times.*all=true"):
         await edit_file(EditText("a.txt", "x", "z"), root)
     assert path.read_text() == "x y x y x"
     assert await edit_file(EditText("a.txt", "x", "z", True), root) == "edited a.txt: 3 replaced"
@@ -303,7 +303,7 @@ async def test_a_binary_or_too_large_file_is_not_edited(root: Root) -> None:
     (root.path / "large").write_bytes(b"x" * (MAX_CONTENT + 1))
     (root.path / "grows").write_bytes(b"x" * 1000)
     for name, words in (
-        ("latin", "not text in UTF-8"),
+        ("latin", "not UTF-8 text"),
         ("binary", "binary data"),
         ("large", "too large"),
         ("nosuch", "does not exist"),

@@ -56,7 +56,7 @@ async def test_matching_lines_have_file_and_number(root: Root) -> None:
     assert await lines(Grep("run", glob="*.md"), root) == ["notes.md:1: run and run"]
     assert await lines(Grep("run", "b.py"), root) == ["b.py:3: def run(x):"]
     assert await lines(Grep("Run", "sub"), root) == ["sub/a.py:1: def Run(y): pass"]
-    assert await lines(Grep("nowhere"), root) == ["nothing found in 3 text files"]
+    assert await lines(Grep("nowhere"), root) == ["no match in 3 text files"]
 
 
 async def test_long_lines_are_cut_around_the_match(root: Root) -> None:
@@ -109,7 +109,7 @@ async def test_no_expression_makes_it_slow(root: Root) -> None:
     """Python's `re` would need years for some of these."""
     put(root, "a.txt", "a" * 100_000)
     for pattern in ("(a+)+$b", "(a|aa)+c?b", "(.*)*=(.*)*", r"(\w+\s?)*!", "(.?){30}b{30}"):
-        assert await lines(Grep(pattern), root) == ["nothing found in 1 text files"]
+        assert await lines(Grep(pattern), root) == ["no match in 1 text files"]
 
 
 def test_a_slow_search_ends_with_partial_results(root: Root) -> None:
@@ -127,7 +127,7 @@ async def test_names_are_found(root: Root) -> None:
     put(root, "sub/key.pem", "")
     assert await lines(Find("*.md"), root) == ["b.md", "sub/a.md", "sub/notes.md/"]
     assert await lines(Find("[ab].*", "sub"), root) == ["sub/a.md"]
-    assert await lines(Find("*.pem"), root) == ["nothing found"]
+    assert await lines(Find("*.pem"), root) == ["no match"]
     with pytest.raises(ToolFailure, match="does not exist"):
         await searched(Find("*", "nosuch"), root)
 
@@ -144,7 +144,7 @@ async def test_many_names_are_cut_with_a_note(root: Root) -> None:
 async def test_no_search_gets_out_or_shows_a_secret(tmp_path: Path) -> None:
     root = Root(build(tmp_path))
     assert SENTINEL not in "".join(await lines(Grep("."), root))
-    assert await lines(Find("secret.txt"), root) == ["nothing found"]
+    assert await lines(Find("secret.txt"), root) == ["no match"]
     for path in ("..", "link_out", "link_dir_out", ".env", "hard_out", "pipe", "/etc"):
         with pytest.raises(ToolFailure):
             await searched(Grep(".", path), root)

@@ -139,8 +139,8 @@ async def test_the_owner_decides_pending_notes(tmp_path: Path) -> None:
         assert await find(memory, "tea") == ["tea"]
         assert await command(f"drop {other.code}") == "Dropped."
         assert not (await learn(memory, seen("Lives in Oslo.", "home", at=6.0))).learned
-        assert await command("pending") == "Nothing waits."
-        assert await command("keep 0") == "There is nothing of that kind."
+        assert await command("pending") == "Nothing is waiting for your answer."
+        assert await command("keep 0") == "There is no pending note with that code."
         assert "/memory undo" in await command("keep")
 
 

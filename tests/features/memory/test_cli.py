@@ -56,7 +56,7 @@ def test_notes_are_listed_searched_and_shown(home: Path) -> None:
     assert elwood(home, "memory", "search", "absent").returncode == 1
     assert elwood(home, "memory", "show", "absent").returncode == 1
     wrong = elwood(home, "memory", "show", "../tea")
-    assert (wrong.returncode, "small letters" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "lowercase letters" in wrong.stderr) == (2, True)
     assert elwood(home, "memory").returncode == 2
 
 

@@ -253,7 +253,7 @@ def test_a_tombstone_reveals_nothing(tmp_path: Path) -> None:
 
 # --- taking back ----------------------------------------------------------------------------------
 
-NOTHING = "There is nothing to take back."
+NOTHING = "There is nothing to undo."
 
 
 def test_the_last_batch_is_undone(tmp_path: Path) -> None:
@@ -264,7 +264,9 @@ def test_the_last_batch_is_undone(tmp_path: Path) -> None:
         memory.save([draft("dog", "Rex"), draft("tea", "White")], batch="b", learned=True)
         (tmp_path / "memory" / "cat.md").write_text("Tom, the third")
         catch_up(memory)
-        assert memory.undo() == "Removed: dog. As before: tea. Left, as changed since: cat."
+        assert (
+            memory.undo() == "Removed: dog. Restored: tea. Kept, because they changed later: cat."
+        )
         assert find(memory, "tea")[0].text == "Green"
         assert find(memory, "third")[0].text == "Tom, the third"
         assert keys(memory, "Rex") == []
@@ -286,7 +288,7 @@ def test_the_undo_log_survives_a_torn_line_and_its_compaction(tmp_path: Path) ->
             save(memory, "a", f"{number}")
         assert len(path.read_bytes().split(b"\n")) < MAX_BATCHES
         for number in range(MAX_LINES, MAX_LINES - MAX_BATCHES + 1, -1):
-            assert memory.undo() == "As before: a."
+            assert memory.undo() == "Restored: a."
             assert memory.read(["a"])[0].text == f"{number}"
 
 

@@ -61,7 +61,7 @@ async def test_untrusted_text_stays_untrusted_in_the_memory(tmp_path: Path) -> N
         assert "strangers" in said
         found = await search(notes, "word")
         assert (found.untrusted, found.private, found.origin) == (True, True, "memory: read")
-        assert "from tg-2 after example.org; may hold strangers' words" in found.text
+        assert "from tg-2 after example.org; may contain strangers' words" in found.text
         own = await search(notes, "own")
         assert (own.untrusted, own.private, own.origin) == (False, True, "")
 
@@ -127,9 +127,11 @@ async def test_text_to_forget_is_found_everywhere(tmp_path: Path) -> None:
         now = 7200.0
 
         plan = await notes.plan_forget(ForgetMemory(("tea", "milk", "drinks", "none")), OWN)
-        assert plan.subject == "Forget 4 notes for good: tea, milk, drinks (noticed)"
+        assert plan.subject == (
+            "Delete 4 notes: tea, milk, drinks (noticed) for good. This cannot be undone."
+        )
         plan = await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
-        assert plan.subject == "Forget 2 notes for good: drinks (noticed)"
+        assert plan.subject == "Delete 2 notes: drinks (noticed) for good. This cannot be undone."
         assert plan.facts["untrusted"] == noticed[1].key
         done = await notes.forget(ForgetMemory(("drinks",)), attrs.evolve(OWN, facts=plan.facts))
         assert noticed[0].key in done.text

@@ -75,7 +75,7 @@ def test_a_repository_is_read_and_nothing_of_it_runs(tmp_path: Path) -> None:
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     typed = ("skills", "install", "https://skills.example/x", "--yes")
     done = elwood(tmp_path, *typed, PATH=path)
-    assert (done.returncode, "there is no SKILL.md" in done.stderr) == (1, True)
+    assert (done.returncode, "it has no SKILL.md" in done.stderr) == (1, True)
     done = elwood(tmp_path, *typed, "--folder", "more/pdf", PATH=path)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"touch {mark}" in done.stdout

@@ -107,7 +107,7 @@ def test_the_catalogue_keeps_to_its_budget(count: int) -> None:
     text = format_catalogue(many(count), 1000)
     assert estimate(text) <= 1000 + 20
     assert all(estimate(line) <= EACH + 5 for line in text.splitlines())
-    assert ("more are not listed" in text) == (count == 500)
+    assert ("more skills are not listed" in text) == (count == 500)
     assert (text == "") == (count == 0)
 
 

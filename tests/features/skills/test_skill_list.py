@@ -70,7 +70,7 @@ async def test_a_skill_for_some_chats_is_in_no_prompt(tmp_path: Path) -> None:
     assert await SkillList(shelf, ()).text(BUDGET) == ""
     read = partial(read_skill, shelf, inline, lambda path: None, "pdf")
     assert "Body." in await read(Route("telegram", "7"))
-    with pytest.raises(ToolFailure, match="there are: none"):
+    with pytest.raises(ToolFailure, match="available: none"):
         await read(Route("telegram", "8"))
 
 

@@ -52,7 +52,7 @@ async def test_the_instructions_have_the_folder_and_the_files(scene: Scene) -> N
 async def test_a_second_activation_is_noted_and_a_changed_skill_repeated(scene: Scene) -> None:
     folder = put(scene.workspace / "skills/pdf", "Do it well.")
     await scene.activate("pdf")
-    assert "active already" in await scene.activate("pdf")
+    assert "already active" in await scene.activate("pdf")
     text = (folder / "SKILL.md").read_text().replace("well", "better")
     (folder / "SKILL.md").write_text(text)
     assert "Do it better." in await scene.activate("pdf")
@@ -63,7 +63,7 @@ async def test_a_second_activation_is_noted_and_a_changed_skill_repeated(scene: 
 async def test_an_unknown_or_unusable_skill_is_explained(scene: Scene) -> None:
     put(scene.workspace / "skills/pdf")
     put(scene.workspace / "skills/web", more='metadata: {requires: "bins: no-such-program"}')
-    with pytest.raises(ToolFailure, match="there are: pdf, web"):
+    with pytest.raises(ToolFailure, match="available: pdf, web"):
         await scene.activate("../pdf")
     with pytest.raises(ToolFailure, match="no-such-program"):
         await scene.activate("web")
@@ -72,11 +72,9 @@ async def test_an_unknown_or_unusable_skill_is_explained(scene: Scene) -> None:
 async def test_missing_packages_are_named_and_secrets_are_refused(scene: Scene) -> None:
     put(scene.workspace / "skills/pdf", more="addons: {packages: [sh, no-such-program]}")
     text = await scene.activate("pdf")
-    assert "It wants the packages sh, no-such-program; no program is called no-such-" in text
+    assert "It needs the packages sh, no-such-program; these programs are missing: no-" in text
     put(scene.workspace / "skills/web", more="addons: {env: [TOKEN]}")
-    with pytest.raises(
-        ToolFailure, match=r"none of yours \(an MCP server may have secrets\): TOKEN"
-    ):
+    with pytest.raises(ToolFailure, match=r"do not get \(an MCP server may have secrets\): TOKEN"):
         await scene.activate("web")
 
 
@@ -84,4 +82,4 @@ async def test_commands_cannot_reach_a_skill_of_a_package(scene: Scene, tmp_path
     put(tmp_path / "team/style")
     text = await scene.activate("style")
     assert f'directory="{tmp_path}/team/style"' in text
-    assert "its scripts can be read, not run" in text
+    assert "you can read its scripts, but not run them" in text

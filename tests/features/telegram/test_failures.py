@@ -183,7 +183,8 @@ async def test_tg_08_12_13_an_unreachable_recipient_is_not_retried(code: int, wh
     async with fake_telegram() as fake, outbox(fake) as out:
         fake.fault("sendMessage", times=-1, chat=5, code=code, description=why)
         outcome = await out.post("x", route=Route("telegram", "5"), is_reply=True)
-        assert outcome == Undeliverable(f"sendMessage: {code} {why}", first=code == 403)
+        shown = f"Telegram: {why[11:]}" if code == 403 else f"sendMessage: {code} {why}"
+        assert outcome == Undeliverable(shown, first=code == 403)
         assert fake.counts["sendMessage error"] == 1
         if code == 403:  # nothing more is tried there
             again = await out.post("x", route=Route("telegram", "5"), is_reply=True)
@@ -440,7 +441,7 @@ async def test_tg_31_messages_without_a_person_are_ignored() -> None:
     [
         ({"document": {"file_id": "x", "file_size": 21 << 20}}, "document"),
         ({"voice": {"file_id": "v", "duration": 3}}, "voice message"),
-        ({"photo": "new form"}, "picture: it comes in a form that I do not know"),
+        ({"photo": "new form"}, "picture: I do not know this kind of file"),
     ],
 )
 async def test_tg_23_32_unavailable_files_are_declined(
@@ -461,7 +462,7 @@ async def test_tg_33_unknown_kinds_are_declined() -> None:
         fake.push({"deleted_business_messages": {"chat": {"id": 1}, "message_ids": [1]}})
         await fake.until(lambda: not fake.unconfirmed)
         [notice] = house.notices
-        assert "message of this kind" in notice
+        assert "this kind of message" in notice
         assert not house.inbound
 
 
@@ -494,7 +495,7 @@ async def test_tg_35_empty_polls_do_not_spin_and_are_reported(jumping_clock: Moc
             began = trio.current_time()
             await fake.until(lambda: fake.counts["getUpdates ok"] >= 100)
             assert trio.current_time() - began >= 0.5 * 98
-            assert any("at once" in error for error in house.troubles())
+            assert any("immediately and empty" in error for error in house.troubles())
 
 
 async def test_tg_36_a_dead_poll_is_abandoned_and_replaced(jumping_clock: MockClock) -> None:

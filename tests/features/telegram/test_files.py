@@ -62,7 +62,7 @@ async def test_a_file_too_large_for_telegram_is_reported_with_the_rest() -> None
         fake.fault("sendDocument", times=9, code=413, description="Request Entity Too Large")
         outcome = await out.post("text", files=(A,))
         assert isinstance(outcome, Undeliverable)
-        assert outcome.why.endswith("a part of it has arrived")
+        assert outcome.why.endswith("a part of it arrived")
         assert fake.texts() == ["text"]
         outcome = await out.post("", files=(A,))
         assert isinstance(outcome, Undeliverable)

@@ -252,7 +252,7 @@ async def test_removal_from_a_group_ends_access_and_a_message_restores_delivery(
         fake.member(OWNER, "kicked")
         await fake.until(lambda: not fake.unconfirmed)
         told = {int(mail.route.chat): mail.gone for mail in house.reached}
-        assert told == {GROUP: "Ann took me out", OWNER: "they blocked me"}
+        assert told == {GROUP: "Ann removed me from it", OWNER: "they blocked me"}
         assert house.ended == [f"tg:{GROUP}"]
         fake.say("back again")
         await house.until(lambda: house.inbound)
@@ -270,7 +270,7 @@ async def test_for_an_unreadable_answer_we_request_text() -> None:
             fake.press("q:7", message=question(fake)),
         ]
         await fake.until(lambda: all(fake.answered[query] for query in queries))
-        assert all("write your answer instead" in fake.answered[query] for query in queries)
+        assert all("type your answer instead" in fake.answered[query] for query in queries)
         assert not house.inbound
         await fake.until(lambda: not fake.unconfirmed)
 
@@ -362,7 +362,7 @@ async def test_a_press_types_its_command_for_its_own_person_only() -> None:
             page["callback_data"], user=friend, message=shown, reply_to_message=asked
         )
         await fake.until(lambda: fake.answered[other])
-        assert fake.answered[other] == "These buttons are for the person who asked."
+        assert fake.answered[other] == "Only the person I answered can use these buttons."
         assert not fake.counts["editMessageReplyMarkup ok"]
         fake.press(page["callback_data"], message=shown, reply_to_message=asked)
         await a.until_text("/receipts page 2")

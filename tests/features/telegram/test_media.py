@@ -204,7 +204,7 @@ async def test_a_failed_download_is_reported_after_retries(jumping_clock: MockCl
         assert second.text == "see"
         assert second.troubles[0].startswith("I could not get the picture: the connection was clo")
         assert "larger than 20 MB" in third.troubles[0]
-        assert "in a form that I do not know" in fourth.troubles[0]
+        assert "I do not know this kind of file" in fourth.troubles[0]
 
 
 def voice(fake: Any, data: bytes = b"OggS words") -> dict[str, Any]:

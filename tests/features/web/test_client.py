@@ -157,7 +157,7 @@ async def test_sending_has_its_own_limit() -> None:
     async with scene() as s:
         for _ in range(10):
             await s.web.send("POST", s.url(), b"x", "text/plain")
-        with pytest.raises(WebFailed, match="at most 10 requests may be sent in a minute; wait"):
+        with pytest.raises(WebFailed, match="at most 10 requests may be sent per minute; wait"):
             await s.web.send("POST", s.url(), b"x", "text/plain")
         await s.web.fetch(s.url())
         assert len(s.seen[PUBLIC]) == 11
@@ -212,7 +212,7 @@ async def test_a_body_that_cannot_be_unpacked_fails(encoding: str, body: bytes) 
 async def test_a_slow_server_times_out(slow: Reply, jumping_clock: MockClock) -> None:
     async with scene({"/": slow}, deadline=15.0) as s:
         began = trio.current_time()
-        with pytest.raises(WebFailed, match="no whole answer within 15 s"):
+        with pytest.raises(WebFailed, match="no complete response within 15 s"):
             await s.web.fetch(s.url())
         assert trio.current_time() - began == pytest.approx(15.0)
 
