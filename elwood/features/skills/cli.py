@@ -42,11 +42,11 @@ def list_skills(config: Config, given: Namespace) -> int:
         fields = {"name": one.skill.name, "description": one.skill.description, "lacks": lacks}
         fields |= {"path": str(one.path), "source": None, "commit": None}
         if lacks is not None:
-            about.append(f"not usable: {lacks}")
+            about.append(f"It cannot be used: {lacks}.")
         if record is not None:
             fields |= {"source": record.source, "commit": record.commit or None}
             about.append(f"installed from {record.source} {record.commit[:12]}")
-        state = Styled("ready", "good") if lacks is None else Styled("not usable", "warning")
+        state = Styled("ready", "good") if lacks is None else Styled("unusable", "warning")
         rows.append((fields, (one.skill.name, state, "\n".join(about), str(one.path))))
     none = "There are no skills. `elwood init` writes those that come with Elwood."
     show_list(("skill", "state", "description", "folder"), rows, given, none, ("folder",))
