@@ -102,8 +102,8 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
                 ("Its key", KEY),
                 ("models? [claude-sonnet-5-5]", ""),
                 ("It says: Hello, I am here.", lambda: None),
-                ("The token", wrong_token),
-                ("token was refused (401 Unauthorized)", lambda: None),
+                ("The bot's token", wrong_token),
+                ("rejects the token (401 Unauthorized)", lambda: None),
                 ("Another token", TOKEN),
                 ("https://t.me/elwood_bot", lambda: None),
                 ("it is me\n  Is that you? [y/N]".replace("\n", "\r\n"), ""),
@@ -150,7 +150,7 @@ async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) 
     async with fake_telegram() as telegram:
         steps: Sequence[Step] = [
             ("Which one? [offline]", ""),
-            ("The token", TOKEN),
+            ("The bot's token", TOKEN),
             ("Ctrl-C: later) .", CTRL_C),
             ("no owner yet", lambda: None),
             ("When", ""),

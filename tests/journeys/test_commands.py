@@ -38,7 +38,7 @@ SAID = {
     "threads": ("There are no threads", "There are no threads"),
     "search": ("Say what to look for", "/search WORDS"),
     "tasks": ("There are no tasks", "mail: Look for mail"),
-    "skills": ("There are no skills", "There are no skills"),
+    "skills": ("I have no skills yet", "I have no skills yet"),
     "receipts": ("No tool was called", "✓ act rent"),
     "budget": ("This month: 0 tokens", "This month:"),
     "export": ("Nothing was said here yet", "as a file"),

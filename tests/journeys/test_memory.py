@@ -156,7 +156,7 @@ async def test_notes_have_a_kind_and_can_be_archived(h: Home) -> None:
         await life.say(typed("save_memory", key="tea", content="Likes zanzibar much"))
         assert "tea (preference)" in await life.say("/memory")  # it is unchanged
         assert "put away" in await life.say("/memory archive tea")
-        assert "1 are archived" in await life.say("/memory")
+        assert "1 archived" in await life.say("/memory")
         found = await life.say(typed("search_memory", query="zanzibar"))
         assert not found.startswith("re: ## tea")  # the daily note mentions it
         assert "tea" in await life.say("/memory archived")

@@ -203,7 +203,7 @@ async def _set_status(memory: Address[MemoryMail], key: str, status: Status) -> 
         saved = await memory.ask(Remember(draft=draft))
         if isinstance(saved, Unsaved):
             return f"I could not change the note: {saved.why}."
-        return f"I put {key} away." if status == "archived" else f"{key} is active again."
+        return f"{key} is put away." if status == "archived" else f"{key} is active again."
     return f"There is no note called {key}."
 
 
