@@ -1,4 +1,4 @@
-"""Telegram and the console as channels, for tests that need no more of them than an outbox."""
+"""Telegram and the console as channels, for tests that only need an outbox."""
 
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.messages import OutboxMail
@@ -8,7 +8,7 @@ from elwood.foundation.runtime import Address, Mailbox
 
 
 def two_channels(*owner: Route, outbox: Address[OutboxMail] | None = None) -> Channels:
-    """Make both; the channel of the first of the *owner*'s routes comes first."""
+    """Create both; the channel of the first of the *owner*'s routes comes first."""
     outbox = outbox or Mailbox[OutboxMail]("outbox", 1).address
     channels = Channels()
     for name in dict.fromkeys((*(route.channel for route in owner), NAME, "console")):

@@ -1,4 +1,4 @@
-"""A feature with a tool that has a child run do something: the test user of `ChildRuns`."""
+"""A feature with a tool that starts a child run: the test user of `ChildRuns`."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,12 +12,12 @@ from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from tests.agent.session.scripted import Named
 
-# Tools of a child run, without the one that starts child runs but for one test; and seconds.
+# Tools of a child run (one test adds the tool that starts child runs), and seconds.
 TOOLS, SECONDS = ("look", "act", "hang", "read", "order"), 120.0
 
 
 def feature(*tools: Tool, seconds: float = SECONDS, children: tuple[str, ...] = TOOLS) -> Feature:
-    """Build the feature: the tool ``order``, and *tools* beside it."""
+    """Build the feature: the tool ``order``, and *tools*."""
 
     async def build(core: Core, others: Gathered) -> Parts:
         await trio.lowlevel.checkpoint()
@@ -45,7 +45,7 @@ def _tool(
         "Have something done in a conversation of its own.",
         Named,
         order,
-        risk="read",  # the child's calls are judged one by one
+        risk="read",  # the gate checks each call of the child
         effect="keyed",
         timeout=600.0,
         target=lambda given: given.name,

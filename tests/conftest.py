@@ -9,12 +9,12 @@ import trio
 from hypothesis import HealthCheck, settings
 from trio.testing import MockClock
 
-# That of whoever runs the tests, or of xdist: a pipe has no columns.
+# The width of the user's terminal, or xdist's: a pipe has no columns.
 environ.pop("COLUMNS", None)
-# How long an example takes is the machine's affair; speed is measured in tests/bench.
+# The duration of an example depends on the machine; tests/bench measures speed.
 HOUSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples in every run, so that it depends on the change alone; --hypothesis-profile=new
-# looks for others.
+# The same examples in every run, so that the result depends only on the change;
+# --hypothesis-profile=new tries others.
 settings.register_profile("house", HOUSE, derandomize=True)
 settings.register_profile("new", HOUSE)
 settings.register_profile("quick", HOUSE, derandomize=True, max_examples=10)
@@ -67,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write down which tests were skipped: somebody else, such as root, may be able to run them."""
+    """Write the list of skipped tests: another user, such as root, may be able to run them."""
     config = terminalreporter.config
     path = None if hasattr(config, "workerinput") else config.getoption("--skipped")
     skipped = {report.nodeid for report in terminalreporter.stats.get("skipped", ())}
@@ -78,7 +78,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def virtual_time() -> None:
-    """Time passes at once when everybody waits, in a test that uses this or what builds on it."""
+    """Let time jump whenever all tasks wait, in tests with this fixture."""
 
 
 def in_virtual_time(
@@ -87,7 +87,7 @@ def in_virtual_time(
     clock: trio.abc.Clock | None,
     instruments: Sequence[trio.abc.Instrument],
 ) -> object:
-    """Run a test as pytest-trio does, but for the clock."""
+    """Run a test as pytest-trio does, with this clock."""
     clock = clock or MockClock(autojump_threshold=0)
     return trio.run(main, clock=clock, instruments=instruments)
 

@@ -1,6 +1,6 @@
-"""A feature that exists in the tests only: parcels that are tracked.
+"""A feature that exists only in the tests: parcels that are tracked.
 
-It has one of each thing that a feature may have; docs/extending.md is about the same parts.
+It has one of each possible part of a feature; docs/extending.md explains the same parts.
 """
 
 from argparse import Namespace
@@ -36,7 +36,7 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths, Section, secret, setting
 from elwood.foundation.storage.journal import Journal, entries_of
 
-# Parcels that are watched at once.
+# Maximum number of tracked parcels.
 MOST = 20
 HOUR = 3_600.0
 FILE = "parcels.jsonl"
@@ -47,7 +47,7 @@ FILE = "parcels.jsonl"
 
 @attrs.frozen(kw_only=True)
 class ParcelSettings:
-    """Who is asked about parcels."""
+    """The carrier's settings."""
 
     SECTION: ClassVar = Section("parcels", "The carrier that is asked where parcels are.")
 
@@ -59,13 +59,13 @@ class ParcelSettings:
 
 
 class Track(Request[str], frozen=True, kw_only=True):
-    """Watch the parcel *number*; the answer says so."""
+    """Track the parcel *number*; the answer confirms it."""
 
     number: str
 
 
 class ListParcels(Request[tuple[str, ...]], frozen=True, kw_only=True):
-    """Name the parcels."""
+    """Return the parcels."""
 
 
 ParcelMail = Track | ListParcels
@@ -75,13 +75,13 @@ ParcelMail = Track | ListParcels
 
 
 class ParcelAdded(msgspec.Struct, frozen=True, tag="added"):
-    """The parcel *number* is watched from now on."""
+    """The parcel *number* is now tracked."""
 
     number: str
 
 
 class ParcelArrived(msgspec.Struct, frozen=True, tag="arrived"):
-    """The parcel *number* is watched no more."""
+    """The parcel *number* is no longer tracked."""
 
     number: str
 
@@ -90,12 +90,12 @@ ParcelEntry = ParcelAdded | ParcelArrived
 
 
 class ParcelBook(msgspec.Struct):
-    """What the entries add up to."""
+    """The folded entries."""
 
     numbers: list[str] = []
 
     def apply(self, seq: int, at: float, entry: ParcelEntry) -> None:
-        """Take the next *entry* in."""
+        """Apply the next *entry*."""
         match entry:
             case ParcelAdded(number):
                 self.numbers.append(number)
@@ -107,7 +107,7 @@ class ParcelBook(msgspec.Struct):
 
 
 class Parcels:
-    """Knows which parcels are watched, and asks the carrier with *key*; writes *journal*."""
+    """Track parcels, and ask the carrier with *key*; write *journal*."""
 
     def __init__(self, journal: Journal[ParcelEntry, ParcelBook], key: Secret | None) -> None:
         self._journal = journal
@@ -120,7 +120,7 @@ class Parcels:
             match message:
                 case Track(number=number) if len(self._journal.state.numbers) < MOST:
                     await self._journal.append(ParcelAdded(number))
-                    # Careless on purpose: what names the key must come out redacted.
+                    # Careless on purpose: a text with the key must be redacted.
                     key = self._key.reveal() if self._key else "no key"
                     message.reply.set(f"watching {number}, asked with {key}")
                 case Track():
@@ -137,7 +137,7 @@ class TrackParcel(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def tools(parcels: Address[ParcelMail]) -> list[Tool]:
-    """Make what the model may call."""
+    """Build the tools."""
 
     async def track(given: TrackParcel, context: ToolContext) -> str:
         try:
@@ -164,7 +164,7 @@ def tools(parcels: Address[ParcelMail]) -> list[Tool]:
 
 
 class ParcelReminder(SessionExtension):
-    """Tells the model at the beginning of a turn which parcels are on their way."""
+    """Remind the model at the beginning of a turn of parcels in transit."""
 
     def __init__(self, log: SessionLog, parcels: Address[ParcelMail]) -> None:
         self._log = log
@@ -174,7 +174,7 @@ class ParcelReminder(SessionExtension):
         return self._remind
 
     async def _remind(self) -> Reminded | None:
-        """Name the parcels, if there are any."""
+        """Return the parcels as text, if any."""
         turn = self._log.state.turn
         try:
             numbers = await self._parcels.ask(ListParcels())
@@ -187,16 +187,16 @@ class ParcelReminder(SessionExtension):
 
 
 class ParcelPrompt:
-    """The part of the system prompt."""
+    """The feature's part of the system prompt."""
 
     async def text(self, budget: int) -> str:
-        """Say what parcels are, to a model."""
+        """Describe parcels to a model."""
         await trio.lowlevel.checkpoint()
         return "Parcels have numbers that begin with P."
 
 
 class ParcelSearch:
-    """What `search_memory` asks as well."""
+    """An additional source of `search_memory`."""
 
     name = "parcels"
 
@@ -204,7 +204,7 @@ class ParcelSearch:
         self._parcels = parcels
 
     async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
-        """Find the parcels that the question names."""
+        """Return the parcels named in the question."""
         numbers = await self._parcels.ask(ListParcels())
         return [
             SearchResult(text=f"The parcel {one} is on its way.", origin="parcels", label=PRIVATE)
@@ -213,7 +213,7 @@ class ParcelSearch:
         ][:limit]
 
     async def forget(self, key: str, text: str, tool: str) -> Sequence[str]:
-        """Keep no words."""
+        """Store no text."""
         await trio.lowlevel.checkpoint()
         return ()
 
@@ -222,7 +222,7 @@ class ParcelSearch:
 
 
 def show(config: Config, given: Namespace) -> int:
-    """Print the parcels that are watched; return the exit code."""
+    """Print the tracked parcels; return the exit code."""
     path = config.of(Paths).state / FILE
     if not path.exists():
         raise CliFailure("no parcel was ever watched")
@@ -238,7 +238,7 @@ COMMAND = CliCommand("parcels", "List what became of parcels.", show)
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    """Look whether there is a key."""
+    """Check that a key is set."""
     await trio.lowlevel.checkpoint()
     if context.config.of(ParcelSettings).key is None:
         return [Finding("warning", "parcels", "there is no key", "set parcels.key")]
@@ -249,7 +249,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor, and what asks it."""
+    """Build the actor and its clients."""
     settings = core.config.of(ParcelSettings)
     mailbox: Mailbox[ParcelMail] = Mailbox("parcels", 16)
     parcels = mailbox.address

@@ -13,8 +13,8 @@ import trio
 
 from elwood.foundation.net.egress import Resolve
 
-# Real seconds without any event after which a `MockClock` may jump to the next deadline, while both
-# ends of a loopback socket are in this process: then a busy machine is not taken for passing time.
+# Real seconds without an event after which a `MockClock` may jump to the next deadline while both
+# ends of a loopback socket are in this process: a busy machine must not look like passing time.
 JUMP = 0.001
 
 CHUNKED = b"transfer-encoding: chunked\r\n"
@@ -22,7 +22,7 @@ CHUNKED = b"transfer-encoding: chunked\r\n"
 
 @attrs.frozen
 class Request:
-    """What a client sent; names of headers in lower case."""
+    """A client's request; header names are in lower case."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Request:
         return json.loads(self.body) if self.body else {}
 
     def form(self) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
-        """Read a form as the Bot API's server does: its fields, and its files by field."""
+        """Parse a form as the Bot API's server does: its fields, and its files by field."""
         kind = self.headers.get("content-type", "")
         boundary = b"\r\n--" + kind.partition("boundary=")[2].encode()
         first, *parts = (b"\r\n" + self.body).split(boundary)
@@ -48,7 +48,7 @@ class Request:
                 name, _, rest = line.partition(":")
                 said[name.strip().lower()] = rest.strip()
             about = {}
-            # It cuts at each semicolon, also between quotes, and knows no escapes.
+            # It splits at each semicolon, also between quotes, and has no escapes.
             for word in said["content-disposition"].split(";")[1:]:
                 key, _, quoted = word.strip().partition("=")
                 about[key] = quoted.removeprefix('"').removesuffix('"')
@@ -61,12 +61,12 @@ class Request:
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What to answer, and how to break it.
+    """A response, and its faults.
 
-    *body* goes out in *pieces* (a list, each one write); *delay* seconds pass before the first
-    byte, *pause* between pieces.  After *end_at* bytes of the body *end* happens: the connection
-    is closed, reset, or falls silent for ever.  ``end_at=-1`` is before the status line.  *gone*
-    is set when the client has left a silent connection.
+    *body* is sent in *pieces* (one write each), *delay* seconds after the request and with *pause*
+    between pieces. After *end_at* bytes of the body *end* happens: the connection is closed, reset,
+    or hangs forever. ``end_at=-1`` is before the status line. *gone* is set when the client has
+    left a hanging connection.
     """
 
     status: int = 200
@@ -80,12 +80,12 @@ class Reply:
     gone: trio.Event = attrs.field(factory=trio.Event)
 
 
-# Not even a status line.
+# No status line either.
 LOST = Reply(end="close", end_at=-1)
 
 
 def whole(status: int, body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> Reply:
-    """Answer with *body* in one piece, its length told before it."""
+    """Answer with *body* in one piece, after its length."""
     headers = {"content-type": kind, **(headers or {})}
     return Reply(status=status, headers=headers, pieces=(body,), is_chunked=False)
 
@@ -98,7 +98,7 @@ Answer = Callable[[Request], Awaitable[Reply]]
 
 
 async def read_request(stream: trio.abc.Stream, buffer: bytearray) -> Request | None:
-    """Take one request off the connection; None when the client has gone."""
+    """Read one request from the connection; return None if the client has gone."""
     while (end := buffer.find(b"\r\n\r\n")) < 0:
         data = await stream.receive_some(65536)
         if not data:
@@ -167,7 +167,7 @@ async def _misbehave(stream: trio.abc.Stream, reply: Reply) -> bool:
 
 
 def connection(answer: Answer) -> Callable[[trio.abc.Stream], Awaitable[None]]:
-    """Make what serves one connection: a request after the other, until somebody hangs up."""
+    """Return a handler that serves the requests of one connection until it closes."""
 
     async def serve(stream: trio.abc.Stream) -> None:
         buffer = bytearray()
@@ -178,7 +178,7 @@ def connection(answer: Answer) -> Callable[[trio.abc.Stream], Awaitable[None]]:
                     if request is None or not await write_reply(stream, await answer(request)):
                         return
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client broke off, or we did
+            pass  # the client or this server closed it
 
     return serve
 
@@ -194,7 +194,7 @@ def port_of(listener: trio.SocketListener) -> int:
 
 @asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[str]:
-    """Serve on a free port while the block runs; gives the base URL."""
+    """Serve on a free port during the block; yield the base URL."""
     listener = await listen()
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, connection(answer), [listener])
@@ -203,7 +203,7 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
 
 
 def resolving(*addresses: str) -> Resolve:
-    """A resolver for which every name has these *addresses*."""
+    """Return a resolver that has these *addresses* for every name."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
         await trio.lowlevel.checkpoint()
@@ -214,7 +214,7 @@ def resolving(*addresses: str) -> Resolve:
 
 @asynccontextmanager
 async def replying(reply: Reply) -> AsyncIterator[tuple[str, list[Request]]]:
-    """Answer everything with *reply*; gives the base URL, and what was asked."""
+    """Answer every request with *reply*; yield the base URL, and the list of requests."""
     seen: list[Request] = []
 
     async def answer(request: Request) -> Reply:
@@ -227,7 +227,7 @@ async def replying(reply: Reply) -> AsyncIterator[tuple[str, list[Request]]]:
 
 
 async def announced(answer: Answer, port_file: Path) -> None:
-    """Serve for ever; write the port to a file at once, so that nobody reads half of it."""
+    """Serve forever; write the port to a file atomically."""
     listener = await listen()
     port_file.with_suffix(".new").write_text(str(port_of(listener)))
     port_file.with_suffix(".new").rename(port_file)

@@ -1,4 +1,4 @@
-"""The rules of the model APIs about what may be sent to them, for the fake provider."""
+"""The request rules of the model APIs, for the fake provider."""
 
 import base64
 import re
@@ -24,7 +24,7 @@ def blocks(message: Json) -> list[Json]:
 
 
 def anthropic_problem(body: Json) -> Problem | None:
-    """Return what the Messages API rejects, if anything."""
+    """Return the Messages API's error about *body*, if any."""
     for name in SAMPLING:
         if name in body:
             return invalid(f"{name}: sampling parameters are not supported")
@@ -80,7 +80,7 @@ def _message_problem(number: int, message: Json, wanted: list[str]) -> Problem |
     return None
 
 
-# How data of a type begins.
+# First bytes of data of each type.
 MAGIC = {
     "image/jpeg": b"\xff\xd8\xff", "image/png": b"\x89PNG", "image/gif": b"GIF8",
     "image/webp": b"RIFF", "application/pdf": b"%PDF-",
@@ -88,7 +88,7 @@ MAGIC = {
 
 
 def _source_problem(message: Json, block: Json) -> str | None:
-    """Say what is wrong with a picture or a PDF."""
+    """Return the error in a picture or PDF, if any."""
     source = block["source"]
     if message["role"] != "user" or set(source) != {"type", "media_type", "data"}:
         return "image.source: Input should be a valid base64 source, in a user message"
@@ -106,7 +106,7 @@ def _data_problem(kind: str, text: str) -> str | None:
 
 
 def chat_problem(body: Json) -> Problem | None:
-    """Return what Chat Completions rejects, at the strictest of the servers that speak it."""
+    """Return the error of Chat Completions, as the strictest server would report it."""
     wanted: list[str] = []
     if (wrong := _order_problem([message["role"] for message in body["messages"]])) is not None:
         return invalid(wrong)
@@ -138,7 +138,7 @@ def chat_problem(body: Json) -> Problem | None:
     return None
 
 
-# What Mistral's API accepts behind each role.
+# Roles that Mistral's API accepts after each role.
 FOLLOWERS = {
     "system": ("user",),
     "user": ("assistant",),
@@ -148,7 +148,7 @@ FOLLOWERS = {
 
 
 def _order_problem(roles: list[str]) -> str | None:
-    """Return what Mistral's API rejects in the order of *roles*."""
+    """Return Mistral's error about the order of *roles*, if any."""
     if roles[0] not in ("system", "user"):
         return f"Expected the first role to be 'system' or 'user', got '{roles[0]}'"
     for before, role in pairwise(roles):
@@ -160,9 +160,9 @@ def _order_problem(roles: list[str]) -> str | None:
 
 
 def _template_problem(messages: list[Json]) -> str | None:
-    """Return what chat templates reject: Mistral's, and Gemma's as llama.cpp fills it.
+    """Return the error of chat templates: Mistral's, and Gemma's as llama.cpp applies it.
 
-    The first leaves out calls and their results, the second makes the results the user's words.
+    The first omits calls and their results, the second makes the results the user's words.
     """
     talk = [message for message in messages if message["role"] != "system"]
     plain = [m["role"] for m in talk if m["role"] != "tool" and not m.get("tool_calls")]
@@ -175,7 +175,7 @@ def _template_problem(messages: list[Json]) -> str | None:
 
 
 def _parts_problem(message: Json) -> str | None:
-    """Say what is wrong with the parts of a message, which only a picture needs."""
+    """Return the error in the parts of a message; only a picture needs parts."""
     kinds = [part["type"] for part in message["content"]]
     if message["role"] != "user" or "image_url" not in kinds or set(kinds) > {"text", "image_url"}:
         return "Invalid content type. image_url is only supported by user messages"
@@ -193,9 +193,9 @@ def _parts_problem(message: Json) -> str | None:
 class Bindings:
     """The preserved-thinking check of the Messages API.
 
-    Remembers, for each signature it gave out, the prefix it was made under and the thinking block
-    before it; blocks may be missing at either end of a history, not in its middle, and may not be
-    changed.  *seen* counts the blocks that were checked, *rejected* those found invalid.
+    For each signature it stores the prefix of the response and the thinking block before it. Blocks
+    may be missing at either end of a history, not in the middle, and may not be changed. *seen*
+    counts the checked blocks, *rejected* the invalid ones.
     """
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class Bindings:
         self._thoughts: dict[str, str] = {}
 
     def sign(self, body: Json, thinking: str) -> str:
-        """Give out a signature for a block that answers *body* with *thinking*."""
+        """Return a signature for a block that answers *body* with *thinking*."""
         signature = f"signature-{len(self._prefix) + 1}"
         self._thoughts[signature] = thinking
         self._prefix[signature] = _fingerprint(body, len(body["messages"]))

@@ -32,11 +32,11 @@ PROSE = (
 
 @attrs.frozen
 class Say:
-    """A response: words, tool calls as (name, arguments as JSON text), and how it ends.
+    """A response: text, tool calls as (name, arguments as JSON text), and how it ends.
 
-    *thinking* adds a signed thinking block in front.  *delay* seconds pass before the first byte;
-    *end* ("close", "reset", "stall") breaks the stream after *end_at* bytes.  *events* are raw
-    events put in before the last ones.
+    *thinking* adds a signed thinking block at the beginning. *delay* seconds pass before the first
+    byte; *end* ("close", "reset", "stall") breaks the stream after *end_at* bytes. *events* are raw
+    events inserted before the last ones.
     """
 
     text: str = ""
@@ -55,7 +55,7 @@ class Say:
 
 @attrs.frozen
 class Error:
-    """An HTTP error in the API's own form; *details* may hold an ``error_code``."""
+    """An HTTP error in the API's own form; *details* can contain an ``error_code``."""
 
     status: int
     type: str = "api_error"
@@ -66,7 +66,7 @@ class Error:
 
 @attrs.frozen
 class Bytes:
-    """Any answer at all."""
+    """Any response."""
 
     reply: Reply
 
@@ -80,9 +80,9 @@ def _steps(steps: Iterable[Step]) -> list[Step]:
 
 @attrs.define
 class FakeModels:
-    """The provider.  Takes its steps from *script*, then from *otherwise*.
+    """The provider. It takes its steps from *script*, then from *otherwise*.
 
-    *keep* requests are remembered, newest last; *key* is checked if set.
+    *keep* requests are stored, newest last; *key* is checked if set.
     """
 
     script: list[Step] = attrs.field(factory=list, converter=_steps)
@@ -158,11 +158,11 @@ class FakeModels:
 
 
 def obey(body: Json) -> Step:
-    """Follow the last message of a person, behind which Elwood may remind of something.
+    """Follow the last user message, after which Elwood may have added a reminder.
 
-    ``/call NAME {...}`` in it calls that tool; results are told back.  ``/write N`` gets a text of
-    N characters, a few at a time.  Of anything else the last
-    line is echoed: what stands above it are the bot's own words, about the time or days before.
+    ``/call NAME {...}`` in it calls that tool; results are repeated in the answer. ``/write N``
+    gets a text of N characters, a few at a time. Of any other message the last line is echoed: the
+    lines above it are the bot's own text about the time or earlier days.
     """
     last = blocks(body["messages"][-1])
     results = [b for b in last if b["type"] == "tool_result"]
@@ -187,7 +187,7 @@ def event(data: Json) -> bytes:
 
 
 def messages_stream(step: Say, number: int, model: str, signature: str) -> tuple[bytes, ...]:
-    """The events of one response of the Messages API."""
+    """Yield the events of one response of the Messages API."""
     found: list[tuple[Json, list[Json]]] = []
     if step.thinking:
         found.append(
@@ -242,7 +242,7 @@ def messages_stream(step: Say, number: int, model: str, signature: str) -> tuple
 
 
 def chat_stream(step: Say, number: int) -> tuple[bytes, ...]:
-    """The chunks of one response of Chat Completions."""
+    """Yield the chunks of one response of Chat Completions."""
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": step.text[i : i + 20]} for i in range(0, len(step.text), 20)]
     for place, (name, given) in enumerate(step.calls):

@@ -1,8 +1,8 @@
 """A Bot API with the real one's semantics, on a real loopback socket.
 
 In a test: ``async with fake_telegram() as fake``.  As a process: ``python -m tests.fake_telegram
---port-file F``, controlled over the same port under ``/_/``.
-The rules are those of the Bot API; the words of the errors are the server's.
+--port-file F``, controlled over the same port under ``/_/``. The rules are those of the Bot API;
+the error texts are the server's.
 """
 
 import argparse
@@ -40,24 +40,24 @@ from tests.telegram_rules import (
 )
 
 BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_bot"}
-# Recognisable in any output, and without the form of a real one.
+# Recognizable in any output, and not in the form of a real token.
 TOKEN = "4242:fake-token"
 OWNER = 1001
 MAX_RICH = 32_768
-# How a picture ends that the server cannot read.
+# The end of a picture that the server cannot read.
 BROKEN = b"broken"
 MAX_POLL = 50
-# Some of those that a bot may react with.
+# Some of the reactions that a bot may use.
 EMOJI = {"👍", "👎", "❤", "🔥", "🎉", "🤔", "👀", "🙏", "👌", "💯", "⚡", "🏆", "✍", "🤷", "😢"}
 
 
 @attrs.define
 class Fault:
-    """What goes wrong with the next *times* calls of *method* (``*``: any; in *chat* only).
+    """A fault in the next *times* calls of *method* (``*``: any; in *chat* only).
 
     *kind*: ``error`` (answer *code*, *description*, *parameters*), ``html`` (a proxy's page with
-    *code*), ``swallow`` (done, but never answered), ``lose`` (done, then the connection is
-    closed), ``hang`` (not done, never answered), ``drop`` (not done, connection closed).
+    *code*), ``swallow`` (done, but never answered), ``lose`` (done, then the connection is closed),
+    ``hang`` (not done, never answered), ``drop`` (not done, connection closed).
     """
 
     method: str
@@ -71,7 +71,7 @@ class Fault:
 
 @attrs.define
 class SentMessage:
-    """A message that the bot made, with what was done to it later."""
+    """A message of the bot, and its later changes."""
 
     chat: int
     message_id: int
@@ -86,7 +86,7 @@ class SentMessage:
         return [button["callback_data"] for row in rows for button in row]
 
     def button(self, letter: str) -> str:
-        """What the button for an answer carries, by the last letter of that."""
+        """Return the data of the button for an answer, by its last letter."""
         return next(data for data in self.buttons if data.endswith(f":{letter}"))
 
 
@@ -99,51 +99,51 @@ class Refusal(Exception):
 
 
 class FakeTelegram:
-    """The server's state.  Tests read *sent*, *drafts*, *calls*, and set the switches."""
+    """The server's state. Tests read *sent*, *drafts*, *calls*, and set the switches."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.token = TOKEN
         self.port = 80
         self.sent: list[SentMessage] = []
-        # The files of messages, by message id: name and bytes.
+        # Files of messages, by message id: name and bytes.
         self.files: dict[int, tuple[str, bytes]] = {}
-        # What people have sent, by file id; and the paths under which it can be downloaded.
+        # Files sent by people, by file id; and their download paths.
         self.shared: dict[str, bytes] = {}
         self._paths: dict[str, str] = {}
-        # Seconds that each download takes, by file id; else none.
+        # Seconds that each download takes, by file id; 0 if missing.
         self.slow: dict[str, float] = {}
         self.drafts: list[tuple[int, int, str]] = []
         self.actions: list[int] = []
-        # What the bot thinks of messages: chat and message id.
+        # The bot's reactions: chat and message id.
         self.reactions: dict[tuple[int, int], str] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
-        # Polls that have come in, answered or not.
+        # Polls received, answered or not.
         self.polls = 0
         self.answered: dict[str, str] = {}
-        # What is shown behind "/", by scope: names and descriptions.
+        # The command menus, by scope: names and descriptions.
         self.menus: dict[str, dict[str, str]] = {}
         self.faults: list[Fault] = []
-        # Where a server of one's own, `--local`, keeps files; its answers name them there.
+        # The file folder of a self-hosted `--local` server; its answers contain paths there.
         self.local: Path | None = None
-        # Where updates are brought to; a test brings them.
+        # The address for updates; a test delivers them.
         self.webhook = self.webhook_secret = self.webhook_error = ""
         self.blocked: set[int] = set()
         self.unknown: set[int] = set()
         self.moved: dict[int, int] = {}
         self.dead_topics: set[int] = set()
         self.gone: set[int] = set()
-        # Messages per chat within a second that are too many; a violation costs *flood_wait*.
+        # Messages per chat and second that exceed the limit; a violation costs *flood_wait*.
         self.flood_limit: int | None = None
         self.flood_wait = 1
-        # The vendor's figures for all chats, if set; who exceeds them has made a mistake.
+        # The vendor's limits for all chats, if set; exceeding them is a bug.
         self.rates: Rates | None = None
-        # Requests that were wrong in themselves: none may be left at the end.
+        # Invalid requests: there must be none at the end.
         self.violations: list[str] = []
-        # A proxy in between that answers every poll at once.
+        # A proxy in between that answers every poll immediately.
         self.instant = False
-        # When the first poll came.
+        # Time of the first poll.
         self.polled_at: float | None = None
         self._recent: dict[int, deque[float]] = {}
         self._flooded: dict[int, float] = {}
@@ -160,7 +160,7 @@ class FakeTelegram:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    # --- what happens outside: people write ---------------------------------------------------
+    # --- outside events: people write ---------------------------------------------------------
 
     def push(self, update: dict[str, Any]) -> int:
         """Queue an update as it is, with an id if it has none; return the id."""
@@ -175,7 +175,7 @@ class FakeTelegram:
     def message(
         self, text: str | None, *, chat: int = OWNER, user: int = OWNER, **more: Any
     ) -> Any:
-        """Make a message as a person sends it: private unless *chat* is negative."""
+        """Build a message as a person sends it: private unless *chat* is negative."""
         self._next_message += 1
         kind = "private" if chat > 0 else "supergroup"
         made: dict[str, Any] = {
@@ -189,29 +189,29 @@ class FakeTelegram:
         return made | more
 
     def say(self, text: str | None, **more: Any) -> int:
-        """Let a person send a message; return its update id."""
+        """Send a message as a person; return its update id."""
         return self.push({"message": self.message(text, **more)})
 
     def file(self, data: bytes, **more: Any) -> dict[str, Any]:
-        """Let a person have uploaded a file; return how a message names it."""
+        """Upload a file as a person; return its reference in a message."""
         number = len(self.shared) + 1
         self.shared[f"file{number}"] = data
         named = {"file_id": f"file{number}", "file_unique_id": f"u{number}", "file_size": len(data)}
         return named | more
 
     def voice(self, words: bytes, **more: Any) -> dict[str, Any]:
-        """Let a person have recorded a voice message in which these words are heard."""
+        """Record a voice message with these words as a person."""
         return self.file(b"OggS" + words, duration=12, mime_type="audio/ogg", **more)
 
     def photo(self, data: bytes, width: int, height: int) -> list[dict[str, Any]]:
-        """Make the sizes of a picture that was sent as such: the last one is *data*."""
+        """Build the sizes of a picture sent by a person: the last one is *data*."""
         small = self.file(b"small", width=90, height=90)
         return [small, self.file(data, width=width, height=height)]
 
     def member(
         self, chat: int, status: str = "member", *, user: int = OWNER, title: str = ""
     ) -> int:
-        """Let somebody bring the bot into a chat, or take it out (any other *status*)."""
+        """Add the bot to a chat, or remove it (any other *status*)."""
         there = status in ("member", "administrator")
         (self.blocked.discard if there else self.blocked.add)(chat)
         old, made = "left" if there else "member", self.message(None, chat=chat, user=user)
@@ -227,7 +227,7 @@ class FakeTelegram:
     def press(
         self, data: str, *, user: int = OWNER, message: SentMessage | None = None, **more: Any
     ) -> str:
-        """Let a person press a button under *message*, with *more* in it; return the query id."""
+        """Press a button under *message*, with *more* in it; return the query id."""
         query = f"q{self._next_update}"
         shown = None
         if message is not None:
@@ -256,7 +256,7 @@ class FakeTelegram:
         return query
 
     def button(self, words: str) -> tuple[str, SentMessage] | None:
-        """Find the newest button that shows *words*: what it carries, and its message."""
+        """Find the newest button that shows *words*; return its data and its message."""
         for message in reversed(self.sent):
             markup = message.params.get("reply_markup") or {"inline_keyboard": []}
             for key in (key for row in markup["inline_keyboard"] for key in row):
@@ -265,7 +265,7 @@ class FakeTelegram:
         return None
 
     def show(self, text: str, *, chat: int = OWNER, **params: Any) -> SentMessage:
-        """Let the bot have sent a message."""
+        """Add a message of the bot."""
         self._next_message += 1
         self.sent.append(SentMessage(chat, self._next_message, text, params, self.clock()))
         return self.sent[-1]
@@ -274,29 +274,29 @@ class FakeTelegram:
         self.faults.append(Fault(method, kind, **more))
 
     def go_on(self, update: int, message: int) -> None:
-        """Count on from these ids, as the server of a bot that is not new."""
+        """Continue from these ids, as the server of an older bot."""
         self._next_update, self._next_message = update, message
 
     def forget(self) -> None:
-        """Drop what was not confirmed, as the server does after a day."""
+        """Drop the unconfirmed updates, as the server does after a day."""
         self._updates.clear()
         self._stir()
 
     @property
     def unconfirmed(self) -> list[int]:
-        """The updates that the server still keeps."""
+        """Return the updates that the server still stores."""
         return [int(update["update_id"]) for update in self._updates]
 
     @property
     def polling(self) -> bool:
-        """Whether somebody waits for updates now."""
+        """True while a poll is open."""
         return self._poller is not None
 
     def texts(self, chat: int | None = None) -> list[str]:
         return [m.text for m in self.sent if chat is None or m.chat == chat]
 
     async def until(self, true: Callable[[], Any]) -> None:
-        """Wait until a condition over this state holds; it can only change by a call or a push."""
+        """Wait until a condition on this state holds; it changes only by a call or a push."""
         while not true():
             await self._changed.wait()
 
@@ -341,7 +341,7 @@ class FakeTelegram:
         return json_reply({"ok": True, "result": result})
 
     async def _file(self, asked: Request) -> Reply:
-        """Give a file whose path somebody has asked for."""
+        """Send a file whose path was requested."""
         fault = self._fault("download", {})
         path = asked.path.removeprefix(f"/file/bot{self.token}/")
         await trio.sleep(self.slow.get(self._paths.get(path, ""), 0.0))
@@ -455,7 +455,7 @@ class FakeTelegram:
         return batch
 
     def _confirm(self, offset: int | None) -> None:
-        """Forget what was delivered and stands before *offset*; a new, lower sequence stays."""
+        """Drop the delivered updates before *offset*; a new, lower sequence stays."""
         if offset is None:
             return
         while self._updates:
@@ -484,7 +484,7 @@ class FakeTelegram:
         return self._made(chat, _checked(params), params)
 
     def _params(self, asked: Request) -> dict[str, Any]:
-        """Read the parameters of a call; a file is kept apart, and named by its field."""
+        """Parse the parameters of a call; a file is stored separately, under its field's name."""
         if not asked.headers.get("content-type", "").startswith("multipart/form-data"):
             given: dict[str, Any] = asked.json()
             return given
@@ -620,7 +620,7 @@ class FakeTelegram:
         return {"message_id": message.message_id, "chat": {"id": chat}, "date": 0}
 
     def _admit(self, params: dict[str, Any], *, counts: bool = False) -> int:
-        """Check that the bot may act in this chat now."""
+        """Check that the bot may write in this chat now."""
         chat = int(params["chat_id"])
         if chat in self.unknown:
             raise Refusal(400, "Bad Request: chat not found")
@@ -680,12 +680,13 @@ class FakeTelegram:
         self._changed.set()
         self._changed = trio.Event()
 
-    # --- the side door -------------------------------------------------------------------------
+    # --- control requests ----------------------------------------------------------------------
 
     async def _control(self, asked: Request) -> Reply:
-        """``/_/say`` something, let a ``crowd`` say it, one in each of so many chats; read what was
-        ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist and somebody has polled, up
-        to ``timeout`` s.
+        """Handle ``/_/say``, ``crowd`` (one message in each of many chats), ``sent`` and ``wait``.
+
+        ``sent`` returns the sent messages (from ``?n``); ``wait`` waits until ``sent`` messages
+        exist and a poll is open, up to ``timeout`` s.
         """
         path, _, query = asked.path.removeprefix("/_/").partition("?")
         given = asked.json()
@@ -717,7 +718,7 @@ def _refused(refusal: Refusal) -> Reply:
 
 
 def _checked(params: dict[str, Any]) -> str:
-    """Return the text as the server keeps it, or refuse it."""
+    """Return the text as the server stores it, or refuse it."""
     text = str(params.get("text", ""))
     trimmed = text.strip()
     if not trimmed:
@@ -733,7 +734,7 @@ def _checked(params: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def fake_telegram(**more: Any) -> AsyncIterator[FakeTelegram]:
-    """Run a fake for the body of the block."""
+    """Run a fake server during the block."""
     fake = FakeTelegram(**more)
     listener = await listen()
     fake.port = port_of(listener)

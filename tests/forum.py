@@ -1,7 +1,7 @@
 """A second channel: a forum whose ids are words, with private chats, rooms and threads in both.
 
-Its people are not named as their private chats are, it counts in characters, and it knows nobody
-of Telegram.
+The names of its people differ from those of their private chats, it counts in characters, and it
+shares no people with Telegram.
 """
 
 from itertools import count
@@ -66,7 +66,7 @@ def session_of(route: Route) -> str:
 
 @attrs.define
 class Forum:
-    """The forum itself, which survives the process, and our end of it."""
+    """The forum, which survives the process, and Elwood's side of it."""
 
     posts: list[Post] = attrs.field(factory=list)
     edits: list[Edit] = attrs.field(factory=list)
@@ -114,12 +114,12 @@ class Forum:
                 mail.reply.set(Sent(mail.message))
 
     def texts(self, chat: str, thread: str = "") -> list[str]:
-        """List what was posted there."""
+        """Return the posts there."""
         found = [one for one in self.posts if one.route.chat == chat]
         return [one.part.text for one in found if one.route.thread == thread]
 
     async def say(self, user: str, text: str, room: str = "", thread: str = "") -> None:
-        """Take in what *user* says to us in private, or in a *room*; the intake of the channel."""
+        """Deliver *user*'s private message, or one in a *room*, like the intake of a channel."""
         core, replies, number = self.core, self._replies, next(self._numbers)
         assert core is not None
         assert replies is not None
@@ -160,7 +160,7 @@ class Forum:
         await replies.settle(taken, number, route)
 
     async def press(self, post: Post, label: str, user: str = OWNER) -> str:
-        """Press the button that begins with *label*; return what is shown for it."""
+        """Press the button that begins with *label*; return its popup text."""
         assert self.core is not None
         [data] = [one.data for one in post.buttons if one.text.startswith(label)]
         pressed = ButtonPressed(

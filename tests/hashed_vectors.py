@@ -1,4 +1,4 @@
-"""Vectors of words and letters: they know spelling, not meaning."""
+"""Vectors of words and letters: they compare spelling, not meaning."""
 
 import hashlib
 
@@ -6,12 +6,12 @@ from elwood.agent.models.embeddings import unit
 from elwood.foundation.text.words import asked
 
 HASHED = 256
-# What a word weighs against one of the triples of letters in it.
+# The weight of a word relative to one of its letter triples.
 _WORD, _TRIPLE = 1.0, 0.3
 
 
 def hashed(text: str) -> tuple[float, ...]:
-    """Make a vector of the words and triples of letters in *text*."""
+    """Return a vector of the words and letter triples in *text*."""
     vector = [0.0] * HASHED
     for word in asked(text):
         framed = f"^{word}$"

@@ -28,7 +28,7 @@ def growing_fences(size: int) -> str:
 
 
 def words(size: int) -> str:
-    """Return words that are all different."""
+    """Return distinct words."""
     return " ".join(f"w{number:x}" for number in range(size // 6))[:size]
 
 
@@ -38,7 +38,7 @@ def between(first: str, unit: str, last: str) -> Shape:
 
 # Runs of one character.
 RUNS = ("-", "—", "*", "_", "`", "[", "(", "<", ">", "#", "a", " ", "\n", "\t", "1", ".", "\\", '"')
-# Runs of a few.
+# Runs of a few characters.
 ALTERNATIONS = {
     "rules of a table": "|---",
     "rows of a table": "| a | b |\n",

@@ -1,4 +1,4 @@
-"""The whole app on a line of the test's: what is said on it, and what comes back."""
+"""The whole app with a test channel: its messages, and its posts."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from elwood.foundation.settings import Config
 
 ROUTE = Route("line")
 OWNER = Principal("line", "owner", owner=True)
-# Seconds for an answer.
+# Seconds to wait for an answer.
 LIMIT = 30.0
 
 
@@ -32,7 +32,7 @@ class LineChannel(Channel, frozen=True):
 
 @attrs.define
 class Line:
-    """A channel that keeps the posts, with the *core* and the parts of the app at its other end."""
+    """A channel that stores the posts; *core* and the other fields are the app behind it."""
 
     posts: list[Post] = attrs.field(factory=list)
     core: Core | None = None
@@ -68,11 +68,11 @@ class Line:
 
     @property
     def texts(self) -> list[str]:
-        """What was posted."""
+        """Return the posts."""
         return [post.part.text for post in self.posts]
 
     async def say(self, text: str) -> None:
-        """Say *text*; return when it was taken in."""
+        """Send *text*; return when it is accepted."""
         core = self.core
         assert core is not None
         name, now = f"line:{core.environment.new_id()}", core.clock.now()
@@ -85,7 +85,7 @@ class Line:
         assert await core.sessions.insist(inbound) == Taken()
 
     async def hear(self, what: Callable[[str], bool]) -> str:
-        """Wait for the post that is *what* is wanted; those before it have been heard then."""
+        """Wait for the post that is *what* the caller wants; earlier posts are consumed."""
         with trio.fail_after(LIMIT):
             while True:
                 for number, text in enumerate(self.texts):
@@ -95,7 +95,7 @@ class Line:
                 await self._came.wait()
 
     async def ask(self, text: str) -> str:
-        """Say *text*, and give the next post."""
+        """Send *text*, and return the next post."""
         self.posts.clear()
         await self.say(text)
         return await self.hear(lambda said: True)
@@ -105,7 +105,7 @@ class Line:
 async def talking(
     config: Config, features: Sequence[Feature], providers: dict[str, Provider]
 ) -> AsyncIterator[Line]:
-    """Let the app of *features* live, with a line to it."""
+    """Run the app of *features*, with a line to it."""
     line = Line()
     async with (
         build(config, Environment(), (line.feature, *features), providers) as app,

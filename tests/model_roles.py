@@ -1,4 +1,4 @@
-"""Models by role, as most tests want them."""
+"""Models by role, as most tests use them."""
 
 from elwood.agent.models.settings import ModelSettings, RoleSettings
 
@@ -9,6 +9,6 @@ def asking(
     fallbacks: tuple[str, ...] = (),
     max_tokens: int | None = None,
 ) -> ModelSettings:
-    """Ask *default*, then its *fallbacks*; and *cheap* for all that is done in its role."""
+    """Use *default*, then its *fallbacks*; and *cheap* for its role."""
     usual = RoleSettings(model=default, fallbacks=fallbacks, max_tokens=max_tokens)
     return ModelSettings(roles={"default": usual, "cheap": RoleSettings(model=cheap)})

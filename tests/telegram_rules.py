@@ -1,7 +1,7 @@
-"""What the Bot API takes: the parameters of each method, entities, buttons, and how often.
+"""Rules of the Bot API: the parameters of each method, entities, buttons, and rates.
 
-Stricter than the real server in two things: it ignores a parameter that it does not know, and
-mends entities that cross one another; both would be a mistake of ours that nobody sees.
+Stricter than the real server in two things: it ignores an unknown parameter, and repairs
+overlapping entities; both would be hidden bugs.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ ENTITY_TYPES = {
     "italic", "underline", "strikethrough", "spoiler", "blockquote", "expandable_blockquote",
     "code", "pre", "text_link", "text_mention", "custom_emoji", "date_time",
 }  # fmt: skip
-# What no other formatting may stand in or around.
+# Formatting that excludes any other in it or around it.
 _ALONE = {"code", "pre"}
 
 _SEND = """chat_id! message_thread_id disable_notification protect_content message_effect_id
@@ -25,7 +25,7 @@ _SEND = """chat_id! message_thread_id disable_notification protect_content messa
 _FILE = _SEND + "caption caption_entities parse_mode "
 _DRAFT = "chat_id! draft_id! message_thread_id can_stop keep_on_stop "
 _PLACE = "chat_id! message_id! "
-# The parameters of the methods; without ! they may be left out.
+# The parameters of the methods; those without ! are optional.
 PARAMETERS = {
     "getUpdates": "offset limit timeout allowed_updates",
     "setWebhook": "url! secret_token max_connections allowed_updates drop_pending_updates "
@@ -83,7 +83,7 @@ _ENTITY = {"type", "offset", "length", "url", "user", "language", "custom_emoji_
 _ACTIONS = {"callback_data", "url", "copy_text", "web_app", "login_url", "switch_inline_query"}
 _BUTTON = _ACTIONS | {"text", "style", "disabled", "icon_custom_emoji_id"}
 
-# The refusals that the world may cause; every other one is a fault of who asked.
+# Refusals with an outside cause; every other one is a bug of the caller.
 WORLD = (
     "not found", "blocked by the user", "deactivated", "kicked", "not a member", "upgraded",
     "query is too old", "wrong file", "not modified", "IMAGE_PROCESS_FAILED", "Conflict",
@@ -93,22 +93,22 @@ OURS = ("method not found",)
 
 
 def is_fault_of_ours(description: str) -> bool:
-    """Tell whether a refusal in these words means that the request was wrong."""
+    """Return True if this refusal means an invalid request."""
     return not any(words in description for words in WORLD) or description.endswith(OURS)
 
 
 def units(text: str) -> int:
-    """Count as the server does."""
+    """Return the length of *text* in UTF-16 units, like the server."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def wrong(method: str, params: Mapping[str, Any]) -> str | None:
-    """Say what the server has against *params* of *method*, if anything."""
+    """Return the server's error about *params* of *method*, if any."""
     if (known := PARAMETERS.get(method)) is None:
         return None
     names = known.split()
     missing = [name[:-1] for name in names if name.endswith("!") and name[:-1] not in params]
-    # The files of an album are parts of their own, which it names.
+    # The files of an album are separate parts that it refers to.
     parts = {one["media"].removeprefix("attach://") for one in params.get("media", [])}
     unknown = params.keys() - {name.removesuffix("!") for name in names} - parts
     if missing or unknown:
@@ -142,7 +142,7 @@ def _wrong_buttons(rows: Sequence[Sequence[Mapping[str, Any]]]) -> str | None:
 
 
 def wrong_entities(text: str, entities: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say what is wrong with the formatting of *text*, which is trimmed already."""
+    """Return the error in the formatting of *text*, which is already trimmed."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     spans = []
     for entity in entities:
@@ -175,17 +175,17 @@ def _quoted(kind: str, other: str) -> bool:
 
 
 class Rates:
-    """How often a bot may speak: the vendor's figures, for each chat and for all together."""
+    """The vendor's rate limits for a bot, for each chat and for all together."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[int, str], deque[float]] = {}
 
     def refuse(self, method: str, chat: int, now: float) -> float | None:
-        """Count a call; say for how many seconds it is too early, if it is one too many."""
+        """Count a call; return the seconds to wait if it exceeds a limit."""
         if method.endswith("Draft") or method == "sendChatAction":
             windows = [(chat, "drafts", 20, 5.0), (chat, "more drafts", 40, 30.0)]
         elif method.startswith(("send", "edit")):
-            # About one a second, of which short bursts pass; and thirty a second to all.
+            # About one a second, with short bursts; and thirty a second to all.
             group = [(chat, "group", 20, 60.0)] if chat < 0 else [(chat, "chat", 10, 5.0)]
             windows = [*group, (0, "all", 30, 1.0)]
             if chat > 0:

@@ -1,4 +1,4 @@
-"""Three mistakes with cancellation that no other check finds, read from the source."""
+"""Three cancellation mistakes that no other check finds, detected in the source."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def called(node: ast.expr) -> str:
-    """The last name of what is called or named: ``trio.CancelScope(…)`` is CancelScope."""
+    """Return the last part of the called or used name: ``trio.CancelScope(…)`` is CancelScope."""
     target = node.func if isinstance(node, ast.Call) else node
     return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
 
@@ -24,7 +24,7 @@ def is_shield(node: ast.expr) -> bool:
 
 
 def within(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in *node* that runs with it: not what it only defines."""
+    """Return everything that runs with *node*, without the bodies of its functions."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, FUNCTIONS):
             yield child
@@ -32,7 +32,7 @@ def within(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def waits(node: ast.AST) -> Iterator[ast.stmt | ast.expr]:
-    """Where *node* can be cancelled; closing is done at once when it is, and needs no shield."""
+    """Return where *node* can be cancelled; a close finishes immediately when cancelled."""
     if isinstance(node, ast.With) and any(is_shield(item.context_expr) for item in node.items):
         return
     if isinstance(node, ast.Await) and called(node.value) == "aclose":

@@ -1,4 +1,4 @@
-"""The order of Elwood, read from the import statements: docs/architecture.md draws it."""
+"""The layers of Elwood, checked by the import statements: docs/architecture.md draws them."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import elwood
 from tests.every_tool import every_tool
 
 HOUSE = Path(elwood.__file__).parent
-# Each imports from those before it only; features never import one another.
+# Each layer imports only from those before it; features never import one another.
 ORDER = [
     "foundation/runtime", "foundation/text", "foundation/secrets", "foundation/settings",
     "foundation/command_line", "foundation/storage", "foundation/net", "foundation/sandbox",
@@ -48,11 +48,11 @@ def imports(path: Path) -> Iterator[str]:
             assert not is_relative, f"{path}: relative import"
             yield from imported(node)
         elif isinstance(node, ast.Constant) and MODULE.fullmatch(str(node.value)):
-            yield str(node.value).partition(":")[0]  # a section that a Feature names
+            yield str(node.value).partition(":")[0]  # a section named by a Feature
 
 
 def room(module: str) -> tuple[int, str]:
-    """Say on which step *module* stands, and in which folder."""
+    """Return the layer and the folder of *module*."""
     path = module.removeprefix("elwood.").replace(".", "/") + "/"
     for step, part in enumerate(ORDER):
         if path.startswith(part + "/"):
@@ -84,13 +84,13 @@ def imported_files(path: Path) -> Iterator[str]:
 
 
 def test_there_are_no_import_cycles() -> None:
-    """Imports within functions and for the type checker count, too."""
+    """Imports within functions and for the type checker count too."""
     files = {
         ".".join(("elwood", *path.relative_to(HOUSE).with_suffix("").parts)): path
         for path in HOUSE.rglob("*.py")
     }
     edges = {name: files.keys() & set(imported_files(path)) for name, path in files.items()}
-    # A file is in no circle if it imports no file that is left, or none that is left imports it.
+    # A file is in no cycle if it imports none of the remaining files, or none of them imports it.
     while free := {
         name
         for name, there in edges.items()
@@ -106,7 +106,7 @@ def test_one_folder_imports_the_http_library() -> None:
 
 
 def test_the_http_library_is_imported_lazily() -> None:
-    """It costs 30 ms and 6 MB, and our own requests do without."""
+    """It costs 30 ms and 6 MB, and our own requests do not need it."""
     library = re.compile(r"(?:httpx2|httpcore2)$|elwood\.foundation\.net\.library_client$")
     eager = {
         path.relative_to(HOUSE).as_posix()
@@ -118,7 +118,7 @@ def test_the_http_library_is_imported_lazily() -> None:
 
 
 def test_the_service_does_not_import_the_terminal_library() -> None:
-    """They cost 13 MB and 0.2 s; who sits at a terminal imports the screen itself."""
+    """They cost 13 MB and 0.2 s; a terminal client imports the screen itself."""
     here = "features/console"
     users = [p for p in HOUSE.rglob("*.py") if any(map(DRAWS.match, imports(p)))]
     drawing = {f"{here}/{name}.py" for name in ("drawing", "editing", "screen", "view")}
@@ -132,7 +132,7 @@ def test_the_runtime_imports_only_trio() -> None:
             assert not module.startswith("elwood.") or "foundation.runtime" in module
 
 
-# Where a tool is named besides the folder that brings it, and why.
+# Uses of a tool's name outside its own folder, and their reasons.
 NAMES_TOOLS = {
     "agent/models/offline.py": "it is a model: it chooses tools by their names",
     "agent/policy/settings.py": "examples for the operator",
@@ -142,7 +142,7 @@ NAMES_TOOLS = {
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
-    """List the strings of a file, but for docstrings."""
+    """Return the strings of a file, without docstrings."""
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
@@ -150,13 +150,13 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 
 def test_tool_names_appear_only_where_tools_are_defined() -> None:
-    """What others must know of a tool is an attribute of it: names elsewhere go stale."""
+    """Other code uses an attribute of the tool, because a copy of its name becomes stale."""
     homes = {tool.name: tool.input.__module__.rpartition(".")[0] for tool in every_tool()}
     found = set()
     for path in HOUSE.rglob("*.py"):
         folder = ".".join(("elwood", *path.relative_to(HOUSE).parts[:-1]))
         for text in texts(ast.parse(path.read_text())):
-            # A name of one word is a word as well, within others.
+            # A name of one word is also an ordinary word in other strings.
             names = {text, *re.findall(r"\w+_\w+", text)} & homes.keys()
             if any(homes[name] != folder for name in names):
                 found.add(str(path.relative_to(HOUSE)))
@@ -173,8 +173,8 @@ def test_public_classes_have_distinct_names() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-# Files of these names may touch clock, disk, network, Trio or chance, as may the folders below;
-# every other file holds decisions only.
+# Files with these names, and the folders below, may use the clock, disk, network, Trio or
+# randomness; every other file contains only decisions.
 EDGES = {
     "actor", "attached", "check", "cli", "client", "commands", "extension", "feature", "intake",
     "messages", "outbox", "parts", "settings", "store", "tools",
@@ -182,7 +182,7 @@ EDGES = {
 EFFECTS = (
     "foundation/runtime", "foundation/storage", "foundation/net", "foundation/sandbox", "app",
 )  # fmt: skip
-# The others that may, and why.  It only gets shorter.
+# The other files that may, and why. The list only becomes shorter.
 MORE = {
     "__main__.py": "prints the help, and starts the rest",
     "agent/models/embeddings.py": "speaks to the services, and to the actor",
@@ -230,7 +230,7 @@ def test_only_edge_files_have_effects() -> None:
 
 
 def test_all_output_goes_through_the_printer() -> None:
-    """A new command prints: what a terminal would act on cannot pass there."""
+    """A new command prints, and no control character for the terminal gets through."""
     ways = re.compile(r"\.buffer\b|__std(out|err)__|write_fd\(|/dev/tty|os\.write\([12],")
     found = {
         p.relative_to(HOUSE).as_posix() for p in HOUSE.rglob("*.py") if ways.search(p.read_text())

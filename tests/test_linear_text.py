@@ -1,7 +1,7 @@
-"""Every function that takes text from outside needs time in proportion to its length.
+"""Every function on text from outside needs time proportional to its length.
 
-The functions are found by the types of their parameters.  A new one is called with the text if all
-that it needs is text; else `CALLS` says how to call it, or `EXCLUDED` why not.  Each is measured
+The functions are found by the types of their parameters. A new one is called with the text if it
+needs only text; else `CALLS` defines the call, or `EXCLUDED` gives the reason. Each is measured
 with texts of 50,000 and 200,000 characters, in CPU time of this thread.
 """
 
@@ -91,15 +91,15 @@ from tests.channels import two_channels
 from tests.hostile_text import SHAPES, Shape
 
 SHORT, LONG = 50_000, 200_000
-# Times as long as SHORT that LONG may take: 4 would be exact, 16 is what a square needs.
+# Maximum ratio of the times for LONG and SHORT: 4 is linear, 16 is quadratic.
 MOST = 8
-# Seconds of CPU below which nothing is compared: there noise is more than the work.
+# Seconds of CPU below which times are not compared, because noise dominates.
 FLOOR = 0.02
-# Seconds for SHORT after which LONG is not tried.
+# Seconds for SHORT above which LONG is skipped.
 HOPELESS = 5.0
-# Attempts to see it linear: another program may evict our caches.
+# Attempts to measure it as linear: another program may evict our caches.
 TRIES = 4
-# Shapes for each function in a usual run; all of them for those that see the most.
+# Shapes for each function in a normal run; all of them for the most exposed functions.
 SAMPLE = 2
 EXPOSED = (
     "agent.session.turn.unsupported_claims.neutralise",
@@ -110,7 +110,7 @@ EXPOSED = (
     "foundation.text.readable.article",
 )
 
-# Parameters of type `str` that are names of ours, or are checked where they are made.
+# Parameters of type `str` that are our own names, or are validated where they are created.
 OURS = frozenset(
     {
         *("agent", "by", "call", "channel", "code", "command_line", "default", "definition"),
@@ -147,7 +147,7 @@ def is_text(parameter: inspect.Parameter) -> bool:
     return parameter.annotation in (str, bytes, str | None) and parameter.name not in OURS
 
 
-# --- how to call what needs more than text --------------------------------------------------------
+# --- calls with other arguments than text ---------------------------------------------------------
 
 
 HOLDING = Config.holding()
@@ -296,7 +296,7 @@ CALLS: dict[str, Called] = {
     "foundation.text.tokens.fit": lambda t: tokens.fit(t, 1_000_000),
     "foundation.text.words.having": lambda t: having(t, ["tea", "cups"]),
 }
-# What takes no text as such, but something that holds it.
+# Functions that take an object containing text.
 MORE: dict[str, Called] = {
     "agent.policy.quotations.shared_with": lambda t: quotations.OutgoingText(
         t[: quotations.MAX_TEXT]
@@ -325,7 +325,7 @@ MORE: dict[str, Called] = {
 }
 
 
-# Characters with which a function is measured, if not LONG: what it is given at most, by whom.
+# Maximum characters for a function, if not LONG, and the code that enforces them.
 BOUNDS: dict[str, tuple[int, str]] = {
     "app.config.load.load_own": (20_000, "features.own_settings.store.read"),
     # Drawn by rich, 10 µs a line, in the process of the terminal.
@@ -334,14 +334,14 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "features.files.search_tools.compile_search": (500, "features.files.search_tools.Grep"),
     "foundation.text.regex.compile_regex": (500, "features.files.search_tools.Grep"),
     "features.tasks.store.matches": (500, "features.tasks.task.check_pattern"),
-    # Longer Markdown is shown as it stands.
+    # Longer Markdown is shown unformatted.
     "foundation.text.html.to_html": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "foundation.text.markdown.to_entities": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "foundation.text.splitting.parts": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "foundation.text.splitting.with_footer": (40_000, "foundation.text.markdown.MAX_MARKDOWN"),
     "features.shell.danger.find_danger": (2_000, "features.shell.judge.judge"),
 }
-# Functions that are not called, by the reason.
+# Functions that are not measured, by the reason.
 REASONS: dict[str, str] = {
     "it acts on the world with a name, and does nothing with a text": (
         "agent.channels.client.edit_until_done agent.media.client.write_down "
@@ -395,7 +395,7 @@ EXCLUDED = {name for names in REASONS.values() for name in names.split()}
 
 
 def called(name: str, function: Callable[..., Any]) -> Called | None:
-    """Return how to call a function with nothing but a text, if that can be known."""
+    """Return a call of the function with only a text, if possible."""
     if name in CALLS:
         return CALLS[name]
     required = [one for one in parameters(function) if one.default is one.empty]
@@ -427,7 +427,7 @@ def test_every_function_on_text_is_measured_or_excluded() -> None:
     assert set(CALLS) <= set(functions()), "takes no text of its own: it belongs into MORE"
 
 
-# How functions say that a text is not what they take.
+# Exceptions of functions that refuse a text.
 REFUSALS = (
     ArgumentTypeError, BadLine, BadZipFile, CliFailure, ConfigErrors, FrontMatterError, PathRefused,
     PyPdfError, SkillRefused, ToolFailure, ValueError,
@@ -435,9 +435,9 @@ REFUSALS = (
 
 
 def seconds(call: Called, text: str) -> float:
-    """Return the CPU time of this thread that *call* takes; a refusal is an answer.
+    """Return the CPU time of this thread that *call* takes; a refusal counts as a result.
 
-    Without the garbage collector, which goes through the objects of all other tests too.
+    The garbage collector is off, because it would visit the objects of all other tests too.
     """
     gc.disable()
     start = time.thread_time()

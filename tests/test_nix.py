@@ -1,4 +1,4 @@
-"""The Nix files and the unit in the documentation: that they parse, and are as closed as tried."""
+"""The Nix files and the documented unit: they parse, and are as restricted as tested."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ ROOT = Path(elwood.__file__).parent.parent
 NIX = sorted([*ROOT.glob("nix/*.nix"), *ROOT.glob("flake.nix")])
 MODULE = ROOT / "nix" / "module.nix"
 
-# Profile A: tried directive by directive with systemd 252 and 257, bubblewrap and node.
+# Profile A: each directive tested with systemd 252 and 257, bubblewrap and node.
 PROFILE = """
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -56,7 +56,7 @@ FORBIDDEN = {
     "MemoryDenyWriteExecute", "ProcSubset", "ProtectHostname", "ProtectKernelLogs",
     "ProtectKernelTunables", "RestrictSUIDSGID",
 }  # fmt: skip
-# What a machine has its own of.
+# Machine-specific values.
 OWN = {"ExecStart", "Group", "LoadCredential", "ReadWritePaths", "User"}
 LIFE = """
 Type=notify
@@ -122,13 +122,13 @@ def test_the_unit_of_the_module_equals_the_documented_one() -> None:
 
 @pytest.mark.parametrize("unit", [directives, shown])
 def test_the_system_call_filters_keep_their_order(unit: Callable[[], list[str]]) -> None:
-    """A later line takes away from, or adds to, what the earlier ones allow."""
+    """A later line restricts or extends the earlier ones."""
     wanted = [line for line in PROFILE.splitlines() if line.startswith("SystemCallFilter=")]
     assert [line for line in unit() if line.startswith("SystemCallFilter=")] == wanted
 
 
 def test_the_folders_are_in_the_configuration_file() -> None:
-    """systemd tells them to the service alone; `elwood inspect` reads the configuration."""
+    """systemd passes them only to the service; `elwood inspect` reads the configuration."""
     module, manual = MODULE.read_text(), (ROOT / "docs" / "start" / "install.md").read_text()
     for line in ('state = "/var/lib/elwood"', 'runtime = "/run/elwood"'):
         assert f"{line};" in module
@@ -141,7 +141,7 @@ def test_the_unit_finds_bubblewrap() -> None:
 
 
 def test_the_module_knows_every_secret_setting() -> None:
-    """In the settings they would be in the store, which everybody reads."""
+    """In the settings they would be in the store, which all users can read."""
     listed = without_comments(MODULE).split("secretNames = [")[1].split("]")[0]
     kinds = [kind.SECTION.tables.item if kind.SECTION.tables else kind for kind in sections()]
     secret = {field.name for kind in kinds for field, key in keys(kind) if key.credential}
@@ -149,7 +149,7 @@ def test_the_module_knows_every_secret_setting() -> None:
 
 
 def test_the_settings_of_the_example_exist(tmp_path: Path) -> None:
-    """What is compared is TOML as well: texts, and lists of one."""
+    """The compared values are valid TOML too: strings, and lists of one."""
     example = without_comments(ROOT / "nix" / "example.nix")
     settings = example.split("settings = {")[1].split("};")[0]
     used = re.findall(r"^ +([\w.]+ = .*);$", settings, re.M)

@@ -1,6 +1,6 @@
-"""Each folder reads like other projects: its odd turns of phrase may only get fewer.
+"""Count odd turns of phrase in each folder, which may only decrease.
 
-CONTRIBUTING.md says how to write.  Each pattern has right uses, so a folder may have some.
+CONTRIBUTING.md explains how to write. Each pattern has correct uses, so a folder may have some.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# Turns of phrase for 10,000 words that any folder may have.
+# Maximum odd turns of phrase per 10,000 words in any folder.
 ENOUGH = 25
 ODD = re.compile(
     r"""(?ix)\b(?:
@@ -28,7 +28,7 @@ ODD = re.compile(
     |(?:as|to|by|for|of|from)\ (?:whom?|what)
     )\b"""
 )
-# Folders that have more, with how many: a limit that only goes down, until it is ENOUGH.
+# Folders above that, with their present limits, which only decrease until they reach ENOUGH.
 LEVELS: dict[str, int] = {
     "docs/reference": 82,
     "elwood/agent/approvals": 47,
@@ -76,7 +76,7 @@ LEVELS: dict[str, int] = {
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """Yield the comments, docstrings and other texts of a module, or the lines of a page."""
+    """Yield the comments, docstrings and other texts of a module, or the text of a page."""
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|`[^`]*`", " x ", source, flags=re.DOTALL)
@@ -101,7 +101,7 @@ def folders() -> dict[str, list[Path]]:
 
 
 def rate(files: list[Path]) -> int:
-    """Return how many odd turns of phrase *files* have for 10,000 words."""
+    """Return the number of odd turns of phrase per 10,000 words in *files*."""
     counts = Counter[str]()
     for text in (text for path in files for text in read_texts(path)):
         counts["words"] += len(text.split())

@@ -1,8 +1,8 @@
-"""What each of AgentDojo's functions does, as Elwood's policy sees it: catalogue.toml, by hand.
+"""The class of each AgentDojo function for Elwood's policy: catalogue.toml, written manually.
 
-They stand for tools of MCP servers in the owner's catalogue, so each result is untrusted: it is
-somebody else's program that answers.  Nothing is read by default: a
-function that is not there has no class, and `test_every_function_has_its_class` fails.
+The functions represent tools of MCP servers in the owner's catalogue, so each result is untrusted:
+another party's program answers. There is no default: a function that is not listed has no class,
+and `test_every_function_has_its_class` fails.
 """
 
 import tomllib
@@ -25,15 +25,15 @@ from elwood.foundation.net.urls import RefusedUrl, Url, parse
 
 Arguments = Mapping[str, object]
 
-# Others can write into every account: senders, invited people, payers, members of a channel.
+# Accounts that others can write to: senders, invited people, payers, channel members.
 ACCOUNT = Label(untrusted=True, private=True)
-# What everybody can read.
+# Public content.
 PUBLIC = Label(untrusted=True)
 
 
 @attrs.frozen
 class Class:
-    """The class of a function: what a call does, and what its result brings."""
+    """The class of a function: the effect of a call, and the label of its result."""
 
     act: Callable[[Arguments], Action]
     gives: Label
@@ -54,7 +54,7 @@ def _posts(given: Arguments) -> Action:
 
 
 def _url(given: Arguments) -> Url:
-    """Read the address as web_fetch does; AgentDojo leaves the scheme out."""
+    """Parse the address as web_fetch does; AgentDojo omits the scheme."""
     text = str(given["url"])
     url = parse(text if "://" in text else f"http://{text}")
     if isinstance(url, RefusedUrl):
@@ -62,14 +62,14 @@ def _url(given: Arguments) -> Url:
     return url
 
 
-# By what a call does: the action, what its result brings, the risk.
+# By the effect of a call: the action, the label of its result, the risk.
 _KINDS: Mapping[str, tuple[Callable[[Arguments], Action], Label, Risk]] = {
-    # In an account of the owner's, where nobody else sees what was asked for.
+    # In the owner's own account, where no other person sees the request.
     "reads its own": (lambda given: CallRemote("read"), ACCOUNT, "read"),
-    # In a public service, which sees what it is asked for.
+    # In a public service, which sees the request.
     "reads in public": (lambda given: CallRemote("read", open_world=True), PUBLIC, "read"),
     "writes": (lambda given: CallRemote("write"), ACCOUNT, "write"),
-    # Strangers get to see what is written.
+    # Strangers can read the text.
     "orders": (lambda given: CallRemote("write", open_world=True), ACCOUNT, "write"),
     "destroys": (lambda given: CallRemote("destructive"), ACCOUNT, "destructive"),
     "tells a person": (lambda given: SendMessage("person"), ACCOUNT, "write"),

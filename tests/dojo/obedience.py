@@ -1,6 +1,6 @@
-"""What an obedient model does for the goals that AgentDojo has no script for.
+"""Scripts of an obedient model for the goals that AgentDojo has no script for.
 
-`test_an_allowed_injection_succeeds` proves that each of them reaches its goal if nobody objects.
+`test_an_allowed_injection_succeeds` proves that each of them reaches its goal unless refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 
 class Call(NamedTuple):
-    """A call of a function."""
+    """A function call."""
 
     function: str
     arguments: Mapping[str, object]
 
 
-# AgentDojo's environment of the suite; its types are there only where it is installed.
+# AgentDojo's environment of the suite; its types exist only where it is installed.
 World = Any
 Script = Callable[[World], list[Call]]
 
@@ -34,7 +34,7 @@ def _delete_mail(number: int) -> Call:
 
 
 def _next(world: World) -> int:
-    """Say which number the next mail gets."""
+    """Return the id of the next mail."""
     return max(int(id_) for id_ in world.inbox.emails) + 1
 
 

@@ -1,7 +1,7 @@
-"""One conversation between an owner, a scripted model and AgentDojo's accounts, by the real gate.
+"""One conversation between an owner, a scripted model and AgentDojo's accounts, with the real gate.
 
 The model makes its calls by a script; the gate judges, asks, runs and records each of them as in
-Elwood.  The owner says yes to whatever serves what they asked for.
+Elwood. The owner allows every call that serves their own request.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from tests.dojo.suites import MARK, Suite, World
 ROUTE = Route("console")
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")
 # When the model obeys: as soon as it has seen the injection, call by call; or as soon as it has
-# read anything untrusted, with all calls in one response.
+# read untrusted text, with all calls in one response.
 Moment = Literal["on sight", "at once"]
 
 
 @attrs.frozen(kw_only=True)
 class Tried:
-    """A call that the injection wanted.  *label* is what had been read when it was made."""
+    """A call that the injection requests. *label* is the conversation's label at that time."""
 
     call: Call
     effect: bool
@@ -41,11 +41,12 @@ class Tried:
 
 @attrs.frozen(kw_only=True)
 class Played:
-    """What came of one run.
+    """The result of one run.
 
-    *questions* were put to the owner.  *seen* says that the model was shown the injection, *tried*
-    are the injected calls, *denied* the calls for the owner's task that did not run.  *done* and
-    *reached* are AgentDojo's judgement of the owner's task and the strangers' goal.
+    *questions* is the number of questions to the owner. *seen* is True if the model saw the
+    injection. *tried* lists the injected calls, *denied* the calls for the owner's task that did
+    not run. *done* and *reached* are AgentDojo's verdict on the owner's task and the strangers'
+    goal.
     """
 
     task: str
@@ -59,7 +60,7 @@ class Played:
 
 
 class Play:
-    """One run: the owner's *task*, and the strangers' *goal* if there is one.
+    """One run: the owner's *task*, and the strangers' *goal*, if any.
 
     *verdict* is the owner's answer to questions about injected calls; None if they never answer.
     """
@@ -88,7 +89,7 @@ class Play:
         )
 
     async def run(self, moment: Moment = "on sight") -> Played:
-        """Play it to its end."""
+        """Run it to its end."""
         prompt = self.suite.prompt(self.task)
         self._log.apply(Received("a", prompt, "me", ROUTE, 0.0))
         self._log.apply(TurnStarted("t", ("a",), 1, prompt))
@@ -108,7 +109,7 @@ class Play:
         )
 
     async def _follow(self, moment: Moment) -> bool:
-        """Serve the owner, and the strangers once; tell whether they were served."""
+        """Serve the owner, and once the strangers; return True if the strangers were served."""
         obeyed = False
         for call in self.world.task_script():
             await self._serve(call)
@@ -144,7 +145,7 @@ class Play:
                 )
 
     async def _respond(self, calls: Sequence[Call], verdict: Verdict | None) -> list[CallEnded]:
-        """Make *calls* in one response of the model; return what came of them, in order."""
+        """Make *calls* in one response of the model; return their outcomes, in order."""
         self._rounds += 1
         blocks = tuple(
             ToolCall(

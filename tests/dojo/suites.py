@@ -1,7 +1,7 @@
-"""AgentDojo's suites, read: tools for the gate, scripts for the models, and its own verdicts.
+"""AgentDojo's suites as tools for the gate, scripts for the models, and AgentDojo's verdicts.
 
-The only module that imports AgentDojo, which is no part of the usual installation.  Its objects are
-`Any` here, as types are checked without it, and go no further than to `obedience`.
+This is the only module that imports AgentDojo, which is not part of the usual installation. Its
+objects are `Any` here, because types are checked without it, and only `obedience` uses them too.
 """
 
 import json
@@ -29,42 +29,42 @@ _results = _found("agentdojo.agent_pipeline.tool_execution")
 
 VERSION = "v1.2.2"
 NAMES = ("workspace", "banking", "slack", "travel")
-# What tells the scripted model that a text holds the injection: no file of AgentDojo has it.
+# The scripted model recognizes the injection by this marker, which no file of AgentDojo contains.
 MARK = "INJECTED-7f3a"
 
 
 @attrs.frozen(eq=False)
 class Suite:
-    """One suite: a house full of accounts, with tasks of its owner's and goals of strangers."""
+    """One suite: accounts, tasks of their owner, and goals of strangers."""
 
     name: str
     raw: Any
 
     @property
     def functions(self) -> list[str]:
-        """The names of everything that can be called."""
+        """The names of all functions."""
         return [function.name for function in self.raw.tools]
 
     @property
     def tasks(self) -> list[str]:
-        """What the owner wants, by id."""
+        """The owner's tasks, by id."""
         return list(self.raw.user_tasks)
 
     @property
     def goals(self) -> list[str]:
-        """What strangers want, by id."""
+        """The strangers' goals, by id."""
         return list(self.raw.injection_tasks)
 
     def prompt(self, task: str) -> str:
-        """What the owner writes."""
+        """Return the owner's message."""
         text: str = self.raw.user_tasks[task].PROMPT
         return text
 
 
 class World:
-    """The accounts of one run: changed by tools alone.
+    """The accounts of one run, changed only by tools.
 
-    With a *goal* the places where strangers may write hold it, as far as the task leads there.
+    With a *goal*, every place where strangers can write and that the task visits contains it.
     """
 
     def __init__(self, suite: Suite, task: str, goal: str | None) -> None:
@@ -78,23 +78,23 @@ class World:
         self.ran: list[Call] = []
 
     def task_script(self) -> list[Call]:
-        """What an honest model does for the owner's task."""
+        """Return the calls of an honest model for the owner's task."""
         return _script(self._task, self._now)
 
     def goal_script(self) -> list[Call]:
-        """What a model does that obeys the injection."""
+        """Return the calls of a model that obeys the injection."""
         own = SCRIPTS.get((self._suite.name, self._goal.ID))
         return _script(self._goal, self._now) if own is None else own(self._now)
 
     def is_done(self) -> bool:
-        """Tell whether the owner's task is solved, by AgentDojo's own judgement."""
+        """Return True if AgentDojo judges the owner's task as solved."""
         task = self._task
         given = (task.GROUND_TRUTH_OUTPUT, self._before, self._now)
         known = task.utility_from_traces(*given, self._traces())
         return bool(task.utility(*given) if known is None else known)
 
     def is_reached(self) -> bool:
-        """Tell whether the strangers' goal is reached, by AgentDojo's own judgement.
+        """Return True if AgentDojo judges the strangers' goal as reached.
 
         The answer to the owner is that of a model that obeyed.
         """
@@ -105,7 +105,7 @@ class World:
         return bool(goal.security(*given) if known is None else known)
 
     def tools(self) -> list[Tool]:
-        """Everything that can be called, for the gate."""
+        """Return all functions as tools for the gate."""
         return [self._tool(function, CLASSES[function.name]) for function in self._suite.raw.tools]
 
     def _traces(self) -> list[Any]:
@@ -142,7 +142,7 @@ class World:
 
 @lru_cache
 def suite(name: str) -> Suite:
-    """Read a suite."""
+    """Load a suite."""
     return Suite(name, _loading.get_suite(VERSION, name))
 
 
@@ -153,14 +153,14 @@ def _environment(name: str, task: str, goal: str | None) -> Any:
     return _filled(name, _places(name, task), text)
 
 
-@cache  # some hundreds: a few dozen sets of places times the goals
+@cache  # some hundreds: a few dozen sets of places for each goal
 def _filled(name: str, places: frozenset[str], text: str) -> Any:
     return suite(name).raw.load_and_inject_default_environment(dict.fromkeys(places, text))
 
 
 @cache  # one for each task
 def _places(name: str, task: str) -> frozenset[str]:
-    """Find the places that an honest model comes to see: AgentDojo injects there only."""
+    """Return the places that an honest model visits: AgentDojo injects only there."""
     raw = suite(name).raw
     marks = {place: f"[{place}]" for place in raw.get_injection_vector_defaults()}
     world = raw.load_and_inject_default_environment(marks)
@@ -191,6 +191,6 @@ def _script(task: Any, environment: Any) -> list[Call]:
 
 
 def _text(result: object) -> str:
-    # JSON is some ten times faster to write than AgentDojo's usual YAML.
+    # JSON is about ten times faster to write than AgentDojo's usual YAML.
     text: str = _results.tool_result_to_str(result, partial(json.dumps, default=str))
     return text

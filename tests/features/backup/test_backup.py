@@ -1,4 +1,4 @@
-"""Backups: their content, what is left out, and how that is reported."""
+"""Backups: their content, omissions, and the report about those."""
 
 import fcntl
 import os

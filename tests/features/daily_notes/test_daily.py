@@ -1,4 +1,4 @@
-"""The daily note: written turn by turn, and read at the first turn of a day."""
+"""The daily note: written after each turn, and read in the first turn of a day."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ async def no_records() -> str:
 def world(tmp_path: Path, virtual_time: None) -> World:
     world = World(tmp_path / "state")
     world.folder.mkdir()
-    world.archive = 30 * 86_400.0  # these conversations go on over days
+    world.archive = 30 * 86_400.0  # these conversations span days
 
     def extend(one: House) -> list[Callable[[SessionLog], SessionExtension]]:
         notes = DailyNotes(Root(tmp_path), world.zone, inline, str, no_records)
@@ -63,7 +63,7 @@ async def test_only_the_first_turn_of_a_day_includes_recent_days(world: World) -
 
 
 async def test_a_restart_sends_the_logged_notes(world: World) -> None:
-    """A restart sends the same bytes, whatever the notes say by then."""
+    """A restart sends the same bytes, even if the notes have changed."""
     async with house(world) as h:
         await h.talk("one")
         await trio.sleep(DAY)

@@ -1,4 +1,4 @@
-"""Daily notes and reflections are found by search, as their files are now."""
+"""Search finds daily notes and reflections with their present content."""
 
 import os
 from datetime import UTC
@@ -25,7 +25,7 @@ WEEK = "threads/weekly/2026-W11.md"
 
 
 class Diary:
-    """A workspace, and what is found in it."""
+    """A workspace, and the search in it."""
 
     def __init__(self, folder: Path) -> None:
         self.workspace = folder / "workspace"
@@ -83,7 +83,7 @@ async def test_manual_changes_are_detected(diary: Diary) -> None:
     assert APRIL in await diary.paths("boiler")
     diary.put(APRIL, "- 08:00 s/t3: `the bicycle`")
     (diary.workspace / MARCH).unlink()
-    assert [one.origin for one in await diary.found("boiler")] == [WEEK]  # at once
+    assert [one.origin for one in await diary.found("boiler")] == [WEEK]  # immediately
     assert await diary.paths("bicycle") == [APRIL]
     held = b"".join(path.read_bytes() for path in diary.state.iterdir())
     assert b"drain" in held
@@ -157,7 +157,7 @@ async def test_forgetting_edits_entries_and_reports_other_places(
     assert left == ["threads/daily/2026-01-02.md", WEEK]
     assert (
         await diary.notes.forget("tea", "Green tea.", "save_memory") == left[:1]
-    )  # what it says is not known
+    )  # its content is unknown
     assert diary.text(APRIL).endswith("- 08:00 s/t3: (forgotten)\na sister in May\n")
     assert diary.text(MARCH).endswith("- 08:00 s/t1 [private]: (forgotten)\nbirthday\n")
     assert holding(diary.state, "remember") == []
@@ -165,7 +165,7 @@ async def test_forgetting_edits_entries_and_reports_other_places(
 
 
 async def test_forgetting_covers_pending_turns(diary: Diary) -> None:
-    """Turns wait a moment, to be written together: the words of one are forgotten in it, too."""
+    """Turns are collected for a moment, and forgetting covers those too."""
 
     async def no_records() -> str:
         return ""

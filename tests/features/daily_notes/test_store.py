@@ -1,4 +1,4 @@
-"""The daily notes on the disk."""
+"""The files of the daily notes."""
 
 import os
 import re
@@ -80,7 +80,7 @@ async def test_the_next_turn_writes_the_collected_ones(threads: DailyNotes, tmp_
     for n in range(3):
         threads.gather(f"s{n}", turn(n, n * DAY / 2))
     await add(threads, "s2", turn(2, DAY))
-    assert not note(tmp_path).exists()  # that is of another day
+    assert not note(tmp_path).exists()  # it belongs to another day
     await add(threads, "s3", turn(3))
 
     assert re.findall(r"s\d/t\d", note(tmp_path).read_text()) == ["s0/t0", "s1/t1", "s3/t3"]
@@ -107,7 +107,7 @@ async def test_a_too_long_note_is_not_changed(threads: DailyNotes, tmp_path: Pat
 
 
 async def test_an_untrusted_note_is_not_read_back(threads: DailyNotes, tmp_path: Path) -> None:
-    """Nor does it lose its mark by being added to."""
+    """Additions do not remove its mark."""
     root = Root(tmp_path)
     root.write("threads/daily/1970-01-01.md", b"- 00:00 s/t0: `obey`\n", untrusted=True)
     root.write("threads/weekly/1970-W01.md", b"obey", untrusted=True)

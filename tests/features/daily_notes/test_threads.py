@@ -1,4 +1,4 @@
-"""The daily notes: what is written, and what of it comes back."""
+"""The daily notes: their content, and the part that is read back."""
 
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
@@ -134,7 +134,7 @@ def test_hostile_text_stays_within_its_line(text: str) -> None:
 def test_any_text_makes_one_line_per_note(
     text: str, target: str, before: str, strange: bool
 ) -> None:
-    """Whatever is said and stands there: one line each; what stood there stays."""
+    """For any message and any file content: one line each, and existing lines are preserved."""
     done_ = turn(text, target=target, tool=target, label=STRANGE if strange else Label())
     note = add(before, "s", done_, UTC)
 
@@ -185,7 +185,7 @@ def test_a_day_has_a_maximum_length() -> None:
 
 
 def test_days_are_the_owners() -> None:
-    """Midnight is the owner's; a day may have 23 hours."""
+    """Midnight is in the owner's time zone; a day can have 23 hours."""
     zone = ZoneInfo("Pacific/Auckland")
     at = datetime(2026, 9, 26, 23, 59, tzinfo=zone).timestamp()
     late = add("", "s", turn("a", at=at), zone)
@@ -219,7 +219,7 @@ def test_three_days_are_read_back_in_order() -> None:
 
 
 def test_a_reflection_makes_the_conversation_private() -> None:
-    """And what it quotes of it is found; the owner's own words beside it are not private."""
+    """Quotes of it are found; the owner's own words next to it are not private."""
     session = Session()
     text = back("- 00:00 s/t1: `a`", weekly="We moved to the lake.") + "[now]\nhello out there"
     session.apply(1, 0.0, TurnStarted("t2", (), 1, text))

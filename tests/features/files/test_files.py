@@ -327,7 +327,7 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root
     assert (root.path / "a.txt").read_text() == "somebody else's"
 
 
-# --- what may be permitted together ---------------------------------------------------------------
+# --- permissions for several calls ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ async def test_reading_writing_and_editing_need_separate_permissions(root: Root)
     for tool, one in zip(tools, given, strict=True):
         assert tool.plan is not None
         scope = (await tool.plan(one, CONTEXT)).scope
-        if tool.scope is not None:  # looked up when the owner will be asked
+        if tool.scope is not None:  # checked when the owner must approve
             scope = await tool.scope(one, CONTEXT)
         assert scope is not None
         words.append(scope.words)

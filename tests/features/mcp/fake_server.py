@@ -1,4 +1,4 @@
-"""An MCP server that follows a plan, and may break the protocol: a program of its own.
+"""An MCP server that follows a plan, and may break the protocol; a separate program.
 
 ``python fake_server.py [PLAN]``; the plan is JSON: `tools` are listed, `start` are steps before it
 reads anything, `mute` are methods that it never answers, `old` restricts it to the handshake

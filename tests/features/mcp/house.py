@@ -1,4 +1,4 @@
-"""The whole app with MCP servers, and a model that makes the calls it is given."""
+"""The whole app with MCP servers, and a model that makes the calls in a message."""
 
 import json
 import re

@@ -16,13 +16,13 @@ server = MCPServer("far")
 
 @server.tool()
 def echo(text: str) -> str:
-    """Says the same."""
+    """Return the same text."""
     return text
 
 
 @server.tool()
 def seen(context: Context[Any, Any]) -> str:
-    """Says with which headers it was called."""
+    """Return the headers of the call."""
     request = context.request_context.request
     return json.dumps(dict(request.headers) if request is not None else {})
 

@@ -184,7 +184,7 @@ async def test_mcp_12_a_server_has_limits(tmp_path: Path) -> None:
     server = walled(memory=64, processes=64)
     async with living(tmp_path, sandbox="bubblewrap", fake=server) as house:  # type: ignore[arg-type]
         await ready(house)
-        # 200 MB at once: the allocation fails, and so does the server.
+        # A block of 200 MB: the allocation fails, and so does the server.
         said = await house.do(["long", "x" * 1_000_000, 200])
         assert "ended during the call" in said
         assert "MemoryError" in await house.until("/mcp", "MemoryError")

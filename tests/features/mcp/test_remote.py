@@ -85,7 +85,7 @@ async def test_a_recovered_server_is_used_again(tmp_path: Path) -> None:
             await house.until("/mcp show far", ": ready;")
     async with living(tmp_path, far=remote(url)) as house:
         assert "ConnectError" in await house.until("/mcp show far", "again after")
-        # The owner is told that it keeps failing; the tools stay in the catalogue.
+        # The owner gets a notice that it keeps failing; the tools stay in the catalogue.
         await house.ask("hi")
         assert "far__echo" in house.model.tools
         failed = await house.call("far__echo", text="x")

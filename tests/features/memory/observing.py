@@ -1,4 +1,4 @@
-"""A session with an observer, whose model and notes are in memory; and what it may notice."""
+"""A session with an observer, whose model and notes are in memory; and its observations."""
 
 import json
 from collections.abc import Callable
@@ -50,17 +50,17 @@ def seen(
     label: Label = CLEAN,
     asked: bool = False,
 ) -> Observation:
-    """One observation, in a pass of its own."""
+    """Return one observation, made in a separate pass."""
     return Observation(key, text, kind, session, label, at, f"{session}/{at:.0f}", asked)
 
 
 def kept(text: str = "Likes tea.", key: str = "tea", *, label: Label = CLEAN) -> Note:
-    """One memory."""
+    """Return one saved note."""
     return Note(key, text, label=label)
 
 
 class Notebook(Address[MemoryMail]):
-    """Outlives the process that asks it; *full* is why nothing can be written."""
+    """The memory actor's part; it survives restarts. *full* is the error of every write."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(Mailbox("memory", 1))
@@ -98,7 +98,7 @@ class Notebook(Address[MemoryMail]):
 
 
 class Scene:
-    """A world with an observer: *answers* in turn, the last one for ever."""
+    """A world with an observer: *answers* in turn, the last one repeated."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
@@ -138,7 +138,7 @@ class Scene:
 
 
 async def hear(h: House, text: str) -> None:
-    """Say something as somebody else."""
+    """Send a message as another person."""
     await h.sessions.address.insist(
         lambda: Inbound(
             session="s",

@@ -1,4 +1,4 @@
-"""A memory for tests: its store on a disk that fails as told, or its actor."""
+"""A memory for tests: its store on a disk with planned failures, or its actor."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -25,7 +25,7 @@ THEIRS = Label(untrusted=True, private=True)
 def draft(
     key: str, text: str, *tags: str, untrusted: bool = False, status: Status = "active"
 ) -> NoteDraft:
-    """What is to be remembered, as the tool makes it."""
+    """Return a note to save, as the tool makes it."""
     return NoteDraft(key, text, THEIRS if untrusted else MINE, "tg-1 by tg:1", tags, status=status)
 
 
@@ -37,7 +37,7 @@ def opened(
     calls: Calls | None = None,
     max_notes: int = 1000,
 ) -> Iterator[NoteStore]:
-    """One process with this memory, caught up."""
+    """Open the memory in a new process, with an up-to-date index."""
     state.mkdir(exist_ok=True)
     memory = NoteStore(state, Disk(blocking=inline, clock=clock, calls=calls), max_notes=max_notes)
     try:
@@ -63,22 +63,22 @@ def find(memory: NoteStore, query: str, limit: int = 10, now: float = 0.0) -> li
 
 
 def pending(memory: NoteStore) -> list[Note]:
-    """List what waits for the owner."""
+    """List the notes that wait for the owner."""
     return memory.indexed.look_up(lambda: memory.newest(9, pending=True))
 
 
 def keys(memory: NoteStore, query: str, limit: int = 10) -> list[str]:
-    """Search, and name what is found."""
+    """Search, and return the keys found."""
     return [note.key for note in find(memory, query, limit)]
 
 
 def catch_up(memory: NoteStore) -> int:
-    """Bring the index up to the files; say how many notes it took in."""
+    """Update the index from the files; return the number of notes indexed."""
     return sum(memory.indexed.catch_up())
 
 
 def holding(state: Path, *pieces: str) -> list[str]:
-    """Name the files below *state* that hold any of these words, in any case."""
+    """Return the files below *state* that contain any of these words, in any case."""
     wanted = [piece.lower().encode() for piece in pieces]
     return [
         str(path.relative_to(state))
@@ -96,7 +96,7 @@ async def remembering(
     embedder: Embedder | None = None,
     workspace: Path | None = None,
 ) -> AsyncIterator[Address[MemoryMail]]:
-    """Run the actor over the notes in *state*, and the daily notes of *workspace*."""
+    """Run the actor with the notes in *state*, and the daily notes of *workspace*."""
     await blocking(lambda: state.mkdir(exist_ok=True))
     memory = NoteStore(state, Disk(blocking=blocking, clock=now), max_notes=1000)
     others = () if workspace is None else (DailyNoteSearch(state, workspace, blocking),)
@@ -110,7 +110,7 @@ async def remembering(
 
 @asynccontextmanager
 async def note_tools(folder: Path) -> AsyncIterator[NoteTools]:
-    """Run the actor, and give the tools that ask it."""
+    """Run the actor, and yield the tools that use it."""
     state = folder / "state"
     async with remembering(state, workspace=folder) as memory:
         yield NoteTools(memory, (NoteSearch(memory), DailyNoteSearch(state, folder, inline)))

@@ -1,4 +1,4 @@
-"""The actor that remembers, as those see it who tell and ask it."""
+"""The memory actor, through its mailbox."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ async def test_a_saved_note_is_found_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
-    """While the index is made anew notes are read; a search waits for it, and then finds all."""
+    """During a rebuild notes can be read; a search waits for its end, and then finds everything."""
     (tmp_path / "memory").mkdir()
     for number in range(400):
         text = f"---\nlabel: trusted\n---\nnumber {number} of many"
@@ -215,7 +215,7 @@ async def test_a_refused_note_does_not_affect_others(
 async def test_a_failing_service_is_retried_later(
     tmp_path: Path, autojump_clock: object, has_worked: bool
 ) -> None:
-    """It answers 500 to whatever it is asked, as it does to texts that are too long."""
+    """It answers 500 to every request, as it does to texts that are too long."""
     embedder = Switched()
     async with remembering(tmp_path, embedder=embedder) as memory:
         if has_worked:
@@ -244,7 +244,7 @@ async def test_only_changed_notes_are_embedded_again(
         await trio.sleep(LOOK_EVERY)
         await find(memory, "tea")
         await trio.sleep(1)
-        assert embedder.asked[2:] == ["tea"]  # the question alone
+        assert embedder.asked[2:] == ["tea"]  # only the question
         await inline(lambda: path.write_text(text.replace("Green", "Black")))
         await trio.sleep(LOOK_EVERY)
         await find(memory, "tea")
@@ -253,7 +253,7 @@ async def test_only_changed_notes_are_embedded_again(
     other = Switched()
     other.model = "test/other"
     async with remembering(tmp_path, embedder=other) as memory:
-        await trio.sleep(1)  # another model: all anew
+        await trio.sleep(1)  # another model: all notes again
     db = sqlite3.connect(tmp_path / "memory.db")
     assert db.execute("SELECT DISTINCT model FROM vectors").fetchall() == [(other.model,)]
     db.close()

@@ -1,4 +1,4 @@
-"""`elwood memory`: notes seen and forgotten from a shell, with a house running or without."""
+"""`elwood memory`: show and forget notes from a shell, with and without a running Elwood."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from tests.features.memory.store_alone import draft, holding, opened, rememberin
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with three notes, in a state folder that no house uses."""
+    """A home with three notes, in a state folder without a running Elwood."""
     state = tmp_path / "state"
     configured(tmp_path, f'[paths]\nstate = "{state}"\n')
     now = 0.0
@@ -95,9 +95,9 @@ async def test_a_running_elwood_forgets(home: Path, runtime: Path) -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.run, mailbox)
                 with trio.fail_after(60):
-                    while not (runtime / NAME).exists():  # noqa: ASYNC110 - a thread makes it
+                    while not (runtime / NAME).exists():  # noqa: ASYNC110 - a thread creates it
                         await trio.sleep(0.01)
-                await trio.testing.wait_all_tasks_blocked(0.1)  # and listens
+                await trio.testing.wait_all_tasks_blocked(0.1)  # and it listens
                 done = await in_thread(lambda: elwood(home, "memory", "forget", "tea"))
                 again = await in_thread(lambda: elwood(home, "memory", "forget", "tea"))
                 mailbox.close()

@@ -1,4 +1,4 @@
-"""What the observer is shown and answers, what becomes of it, and how it stands in notes."""
+"""The observer: its prompt and answer, the resulting plan, and observations in notes."""
 
 import re
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ THREE = [seen(session=one) for one in "abc"]
 
 
 def filed(draft: NoteDraft) -> Note:
-    """What is read of a draft that was written."""
+    """Return the note read from a written draft."""
     note = Note(
         draft.key,
         draft.text,
@@ -73,7 +73,7 @@ def filed(draft: NoteDraft) -> Note:
 def apply(
     plan: LearningPlan, before: Sequence[Observation], known: Sequence[Note]
 ) -> dict[str, Note]:
-    """Carry a plan out."""
+    """Apply a plan to a set of notes."""
     notes = {one.name: filed(draft_of(one)) for one in before}
     notes |= {one.key: one for one in known}
     notes |= {one.key: filed(one) for one in plan.drafts}
@@ -86,7 +86,7 @@ def promoted(plan: LearningPlan) -> list[NoteDraft]:
     return [one for one in plan.drafts if one.status == "active"]
 
 
-# --- what becomes of it ---------------------------------------------------------------------------
+# --- plans ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def promoted(plan: LearningPlan) -> list[NoteDraft]:
         (THREE, "off", False),
         (THREE[:2], "auto", False),
         ([seen(), seen(at=1.0), seen(at=2.0)], "auto", False),  # one conversation
-        ([seen(), seen(at=APART), seen(at=2 * APART)], "auto", True),  # one chat, three days' parts
+        ([seen(), seen(at=APART), seen(at=2 * APART)], "auto", True),  # one chat, on three days
         ([*THREE[:2], seen("Likes coffee.", session="c")], "auto", False),
         ([*THREE[:2], seen("the owner LIKES  tea", session="c")], "auto", True),
         ([*THREE[:2], seen(session="c", label=STRANGE)], "auto", False),
@@ -201,7 +201,7 @@ KEPTS = st.lists(
 def test_untrusted_facts_are_never_saved(
     found: list[Observation], before: list[Observation], known: list[Note], mode: LearningMode
 ) -> None:
-    """Total; bounded; strangers' words are neither kept nor asked about."""
+    """For any observations: bounded, and untrusted facts are neither saved nor asked about."""
     waiting = list({one.name: one for one in before}.values())
     settings = LearningSettings(mode=mode, threshold=2)
     plan = learn(found, waiting, known, settings)
@@ -217,7 +217,7 @@ def test_untrusted_facts_are_never_saved(
     listing(waiting)
 
 
-# --- what the observer is shown, and answers ------------------------------------------------------
+# --- the observer's prompt and answer -------------------------------------------------------------
 
 
 def said(*blocks: Text | ToolCall) -> Assistant:
@@ -419,7 +419,7 @@ def test_forgotten_facts_are_not_observed_again(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         [again] = memory.save([learned("Another drink.", "tea")], learned=True)
         assert isinstance(again, Unsaved)
-        # Who says it themselves is heard, and from then on it may be learned again.
+        # A fact that the owner states directly is saved, and can then be learned again.
         assert save(memory, "tea", "Likes tea.") == Saved("tea")
         [answer] = memory.save([learned("Likes tea, and cake.", "tea")], learned=True)
         assert answer == Saved("tea", replaced=True)

@@ -1,4 +1,4 @@
-"""Notes as files: what is written is read again, and whatever is there is read somehow."""
+"""Notes as files: a note survives a round trip, and any file can be parsed."""
 
 import re
 
@@ -45,7 +45,7 @@ def test_any_file_can_be_read(content: str) -> None:
 
 @given(st.text(alphabet="-\n: labeltrusd#'\"[]", max_size=120))
 def test_only_a_clear_word_makes_a_note_trusted(content: str) -> None:
-    """Near misses of a head never count as one."""
+    """Almost valid headers never count as valid."""
     note = parse("a", content)
     if not note.untrusted:
         assert re.search(r"^label[ \t]*:\s*['\"]*\s*trusted", content, re.MULTILINE)

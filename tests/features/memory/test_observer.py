@@ -1,4 +1,4 @@
-"""A session that has gone quiet is observed: once, beside everything else, and within bounds."""
+"""An idle session is observed once, in the background, and within bounds."""
 
 from pathlib import Path
 
@@ -87,7 +87,7 @@ async def test_a_restart_neither_repeats_nor_skips(
         await h.say("I like tea")
         await trio.sleep(at)
     assert not scene.notebook.notes
-    for _ in range(2):  # woken the first time, with nothing to do the second time
+    for _ in range(2):  # the first wake-up has work, the second none
         async with house(scene.world):
             await trio.sleep(300)
 
@@ -100,7 +100,7 @@ async def test_a_restart_neither_repeats_nor_skips(
 async def test_a_crash_before_the_record_repeats_one_pass(
     scene: Scene, autojump_clock: object
 ) -> None:
-    """What was learned twice counts once."""
+    """A fact learned twice counts once."""
     scene.settings = LearningSettings(mode="suggest", threshold=3)
     async with house(scene.world) as h:
         await h.say("I like tea")

@@ -1,4 +1,4 @@
-"""How well questions find notes by words alone (tests/corpora/recall.jsonl); which are offered."""
+"""Recall by words alone (tests/corpora/recall.jsonl), and the notes offered with a message."""
 
 import json
 import re
@@ -34,11 +34,11 @@ HERE = ToolContext(session="s", route=Route("c"), now=0.0)
 @pytest.mark.parametrize(
     ("how", "first", "least"),
     [
-        # The question as it was asked; what is missing says it in words that only people relate.
+        # The original question; the missing ones use words that only people relate.
         ("question", 5, 53),
         ("words", 1, 57),
         ("words", 5, 60),
-        # The question and other words for it, in one call.
+        # The question and synonyms, in one call.
         ("both", 1, 57),
         ("both", 3, 60),
     ],
@@ -88,7 +88,7 @@ def test_a_long_correction_comes_before_the_short_note_that_it_corrects(tmp_path
 
 
 def test_a_search_reads_only_matching_notes(tmp_path: Path) -> None:
-    """What SQLite does for it stays the same, however many others there are."""
+    """SQLite's work stays the same, regardless of the number of other notes."""
     steps: list[None] = []
 
     class Counting(SearchIndex):
@@ -125,7 +125,7 @@ def test_no_query_is_parsed_as_syntax(query: str) -> None:
     db.close()
 
 
-# --- what is offered unasked ----------------------------------------------------------------------
+# --- notes offered with a message -----------------------------------------------------------------
 
 
 def test_offered_notes_match_and_are_the_owners() -> None:
@@ -148,5 +148,5 @@ def test_offered_notes_match_and_are_the_owners() -> None:
 def test_an_offer_keeps_to_its_budget(written: list[str], budget: int) -> None:
     notes = [Note("tea", text.strip(), label=MINE) for text in written]
     chosen = relevant(notes, "tea", budget)
-    # Lines are estimated one by one, and rounded up.
+    # Each line is estimated separately, and rounded up.
     assert not chosen or estimate(format_offer(chosen)) <= budget + len(chosen)

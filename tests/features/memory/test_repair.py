@@ -1,4 +1,4 @@
-"""What happens to notes and their index: edits by hand, damage, full disks, crashes."""
+"""Notes and their index after manual edits, damage, full disks and crashes."""
 
 import errno
 import os
@@ -17,11 +17,11 @@ from tests.features.memory.store_alone import catch_up, find, holding, keys, ope
 
 
 class Kill(BaseException):
-    """The process is gone."""
+    """The process has been killed."""
 
 
 class Failing(Calls):
-    """Kills, or leaves no room, at step *at*; counts the steps."""
+    """Kill the process, or report a full disk, at step *at*; count the steps."""
 
     def __init__(self, at: int = 0, error: type[BaseException] = Kill) -> None:
         self.at = at
@@ -60,7 +60,7 @@ class Failing(Calls):
         super().unlink(path)
 
 
-# --- changes by hand ------------------------------------------------------------------------------
+# --- manual changes -------------------------------------------------------------------------------
 
 
 def test_manual_changes_are_detected(tmp_path: Path) -> None:
@@ -84,17 +84,17 @@ def test_manual_changes_are_detected(tmp_path: Path) -> None:
         assert (folder / "broken.md").read_text() == broken.text  # it was only read
     with opened(tmp_path) as memory:
         (folder / "edited.md").write_text("---\nlabel: trusted\n---\nby foot")
-        assert find(memory, "edited")[0].text == "by foot"  # even before it is noticed
+        assert find(memory, "edited")[0].text == "by foot"  # even before the change is detected
 
 
 def test_a_partly_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
-    """What could not be read whole is never written anew from what was read."""
+    """A file that could not be read completely is never rewritten from the readable part."""
     data = b"---\nlabel: trusted\n---\nthe bank is clos\xffed"
     with opened(tmp_path) as memory:
         (tmp_path / "memory").mkdir()
         (tmp_path / "memory" / "bank.md").write_bytes(data)
         catch_up(memory)
-        # If it is replaced, it can be had back as it was, to the byte.
+        # If it is replaced, the original can be restored byte for byte.
         save(memory, "bank", "it is open")
         memory.undo()
         assert (tmp_path / "memory" / "bank.md").read_bytes() == data
@@ -243,7 +243,7 @@ def _texts(memory: NoteStore) -> dict[str, str]:
 
 
 def test_a_crash_at_any_step_loses_nothing(tmp_path: Path) -> None:
-    """Each note is the old or the new one, the index follows, and what was forgotten stays so."""
+    """Each note is the old or the new one, the index matches, and nothing forgotten returns."""
     steps = _count(tmp_path, Kill)
     assert steps > 30
     for step in range(1, steps + 1):
@@ -261,7 +261,7 @@ def test_a_crash_at_any_step_loses_nothing(tmp_path: Path) -> None:
             if "cat" not in texts:
                 assert holding(state, "zanzibar") == [], step
             assert sorted(keys(memory, "tea car dog cat", 9)) == sorted(texts)
-            # And the memory goes on.
+            # The memory keeps working.
             assert save(memory, "new", "A new note") == Saved("new")
             memory.forget(["cat", "tea"])
             assert holding(state, "zanzibar", "green", "black") == [], step
@@ -287,7 +287,7 @@ def test_a_full_disk_at_any_step_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
-    """The note is in its file; the index takes it in when there is room."""
+    """The note is in its file, and is indexed when there is room."""
     with opened(tmp_path) as memory:
         save(memory, "a", "word one")
         db = memory.indexed.index.writer()

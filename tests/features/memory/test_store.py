@@ -1,4 +1,4 @@
-"""The memory: what is kept, found, replaced, forgotten and taken back."""
+"""The memory store: save, find, replace, forget and undo."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_note_is_found_unchanged(tmp_path: Path) -> None:
 
 
 class Counting(Calls):
-    """Counts how often the disk was waited for."""
+    """Count the syncs."""
 
     syncs = 0
 
@@ -57,7 +57,7 @@ class Counting(Calls):
 
 
 def test_a_save_syncs_three_times(tmp_path: Path) -> None:
-    """But for the first, which makes the folders, and one in fifty, for what can be taken back."""
+    """Except the first, which creates folders, and one in fifty, which compacts the undo log."""
     calls, counts = Counting(), list[int]()
     with opened(tmp_path, calls=calls) as memory:
         save(memory, "a", "the first")
@@ -125,7 +125,7 @@ def test_the_label_is_stored_and_never_lowered_silently(tmp_path: Path) -> None:
         refused = save(memory, "b", "forget that", untrusted=True)
         assert isinstance(refused, Unsaved)
         assert "choose another key" in refused.why
-        save(memory, "a", "the owner's word")  # replaced as a whole
+        save(memory, "a", "the owner's word")  # replaced completely
         assert {n.key: n.untrusted for n in find(memory, "word")} == {"a": False, "b": False}
         assert find(memory, "two")[0].text == "word two"
 
@@ -187,7 +187,7 @@ def test_other_files_are_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("others", [0, 300])
 def test_forgetting_leaves_no_byte(tmp_path: Path, others: int) -> None:
-    """In no file of the state folder, the index and its log included, under whatever history."""
+    """Neither in the state folder nor in the index and its log, after any history."""
     with opened(tmp_path) as memory:
         memory.save([draft(f"n{n}", f"Something else, number {n}, at home") for n in range(others)])
         save(memory, "secret-plan", "Zanzibar is where the xylophone hides", "quokka")
@@ -222,7 +222,7 @@ def test_deleting_a_file_manually_leaves_no_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, -2])
 def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: int) -> None:
-    """Neither in a mark nor in the salt, by which all that is forgotten later is known."""
+    """Neither in a tombstone nor in the salt that later tombstones use."""
     names = [f"n{number}" for number in range(20)]
     with opened(tmp_path) as memory:
         save(memory, "first", "text first")
@@ -240,7 +240,7 @@ def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: i
 
 
 def test_a_tombstone_reveals_nothing(tmp_path: Path) -> None:
-    """The same forgotten in two houses leaves different marks: hashes alone could be guessed."""
+    """Two installations make different tombstones of one note: plain hashes could be guessed."""
     marks = []
     for name in ("one", "two"):
         with opened(tmp_path / name) as memory:
@@ -251,7 +251,7 @@ def test_a_tombstone_reveals_nothing(tmp_path: Path) -> None:
     assert not set(marks[0]) & set(marks[1])
 
 
-# --- taking back ----------------------------------------------------------------------------------
+# --- undo -----------------------------------------------------------------------------------------
 
 NOTHING = "There is nothing to undo."
 

@@ -1,4 +1,4 @@
-"""The tools that remember and look up."""
+"""The tools that save and search notes."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ STRANGE = Label(untrusted=True, private=True)
 
 SAVE, SEARCH, _ = tools(Mailbox[MemoryMail]("memory", 1).address, ())
 OWN = ToolContext(session="tg-1", route=NOWHERE, now=0.0, source="tg-1 by tg:1")
-# A conversation that has read strangers' words.
+# A conversation that contains untrusted text.
 STRANGERS = attrs.evolve(OWN, label=Label(untrusted=True), source="tg-2 after example.org")
 
 

@@ -147,7 +147,7 @@ def test_words_match_in_their_forms(message: str, expected: str | None) -> None:
     assert [skill.name for skill in matching(skills, message)] == ([expected] if expected else [])
 
 
-# --- what is offered ------------------------------------------------------------------------------
+# --- offered skills -------------------------------------------------------------------------------
 
 MANUAL = SkillFile("SKILL.md", manual())
 

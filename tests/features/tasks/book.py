@@ -1,4 +1,4 @@
-"""A timetable as its actor keeps it, with a clock that a test turns."""
+"""A timetable as its actor has it, with a settable clock."""
 
 from elwood.features.tasks import rules
 from elwood.features.tasks.rules import DueRun, Outcome
@@ -9,7 +9,7 @@ ZONE = "UTC"
 
 
 class Book:
-    """Keeps what is written, entry by entry."""
+    """Store the entries written."""
 
     def __init__(self, *tasks: Task, now: float = 0.0) -> None:
         self.table, self.now, self._number = Timetable(), now, 0
@@ -36,7 +36,7 @@ class Book:
     def end(
         self, run: DueRun, result: Result = "done", acted: bool = False
     ) -> list[TimetableEntry]:
-        """Begin a run, and end it at once."""
+        """Start a run, and end it immediately."""
         row = self.table.tasks[run.task.id]
         if not run.begun:
             self.write(RunStarted(run.planned))
@@ -50,7 +50,7 @@ class Book:
         return decision
 
     def make(self, task: Task) -> None:
-        """Take a task as a conversation makes it."""
+        """Add a task as a conversation does."""
         _, decision = rules.schedule(self.table, task, self.now)
         assert decision.ok, decision.words
         self.write(*decision.entries)

@@ -1,4 +1,4 @@
-"""The timetable: what is asked of it may be asked again, and what it said stands on the disk."""
+"""The timetable: requests can be repeated, and its answers are on disk first."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ TASK = Task("", "Check the build", Every(HOUR, NOON), prompt="p")
 
 
 class Full(Calls):
-    """A disk that may be full."""
+    """A disk that can be full."""
 
     is_full = False
 
@@ -48,7 +48,7 @@ class Full(Calls):
 
 @attrs.define
 class House:
-    """One timetable, on a disk that may be full."""
+    """A timetable on a disk that can be full."""
 
     box: Mailbox[TimetableMail]
     actor_table: ActorTable

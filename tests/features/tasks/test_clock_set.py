@@ -1,4 +1,4 @@
-"""A clock far behind what it has shown: tasks rest, that is told, nothing runs twice."""
+"""A clock far behind its latest reading: tasks rest, the owner is notified, none runs twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ HOURLY = Task("t", "title", Every(HOUR), prompt="p")
 
 
 def lived(book: Book, since: float, until: float) -> list[float]:
-    """Look each ten minutes, and do what is to be done; say which planned times ran."""
+    """Check every ten minutes, and run the due tasks; return the planned times that ran."""
     ran, now = [], since
     while now <= until:
         while runs := book.at(now)[1]:

@@ -1,4 +1,4 @@
-"""What the owner writes into HEARTBEAT.md becomes tasks; what is malformed is told, and no more."""
+"""HEARTBEAT.md becomes tasks, and malformed entries become problems."""
 
 import re
 from pathlib import Path
@@ -149,7 +149,7 @@ def test_keys_may_be_a_list() -> None:
         ("hourly", Cadence("hourly"), Hours("08:00", "22:00")),
         ("every 2 hours", Every(7200.0), Hours("08:00", "22:00")),
         ("*/5 * * * *", Cron("*/5 * * * *"), Hours("08:00", "22:00")),
-        # A time of day was meant as it was written.
+        # The time of day is used literally.
         ("30 6 * * *", Cron("30 6 * * *"), None),
         ("0 8 * * 1", Cron("0 8 * * 1"), None),
         ("@daily", Cron("@daily"), None),
@@ -164,7 +164,7 @@ def test_default_hours_apply_to_tasks_without_a_time_of_day(
 
 
 MALFORMED = [
-    # the entry "A", and of what is said about it
+    # the entry "A", and its problem
     ("Prompt: x", "it has no Cadence: write a line like Cadence: every 30 minutes"),
     ("Cadence: daily", "it has no Prompt: write a line like Prompt: Look whether"),
     ("Cadence: daily\nPrompt:\n\n", "Prompt: there is nothing behind it: "),

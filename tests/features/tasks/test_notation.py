@@ -1,4 +1,4 @@
-"""What is written about tasks is read as it was meant, each time the same."""
+"""Times and tasks as people write them are parsed the same way every time."""
 
 from contextlib import suppress
 from functools import partial

@@ -1,4 +1,4 @@
-"""What is to be done now: what runs, what is missed, what is tried again, and what is told."""
+"""Decisions of the timetable: runs, missed times, retries, and reports."""
 
 import pytest
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ def test_a_watching_task_looks_once_for_all_missed_times() -> None:
 
 
 def test_a_missed_time_waits_for_the_active_hours() -> None:
-    """The machine was off when its time came, and on again at night."""
+    """The machine was off at the planned time, and on again at night."""
     book = Book(replace(HOURLY, hours=Hours("20:00", "22:00"), catch_up=DAY))
     settled, runs = book.at(23 * HOUR)
     assert [(entry.first, entry.last) for entry in passed(settled)] == [(20 * HOUR, 20 * HOUR)]
@@ -148,14 +148,14 @@ def test_a_requested_run_ignores_the_active_hours() -> None:
     (run,) = book.at(60.0)[1]
     book.end(run)
     assert book.table.tasks["t"].mark == 60.0
-    book.now = 0.0  # the clock is put back
+    book.now = 0.0  # the clock is set back
     book.change("run")
     (again,) = book.at(0.0)[1]
     assert again.planned.due > run.planned.due
 
 
 def test_a_failure_after_an_effect_is_reported_immediately() -> None:
-    """Its answer, below which stands what was done, is not sent, and it is not tried again."""
+    """Its answer, with receipts of its effects, is not sent, and it is not retried."""
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
     (entry,) = book.end(run, "failed", acted=True)
@@ -165,7 +165,7 @@ def test_a_failure_after_an_effect_is_reported_immediately() -> None:
 
 
 def running(task: Task, **changed: object) -> Book:
-    """A book with a task made in a conversation, whose run is under way."""
+    """Return a book with a task made in a conversation, whose run is in progress."""
     book = Book()
     task = replace(task, id="t", **changed)
     book.write(*rules.schedule(book.table, task, 0.0)[1].entries)
@@ -201,7 +201,7 @@ def test_cancelling_a_task_stops_its_run() -> None:
 
 
 def test_a_restore_drops_retries() -> None:
-    """The state that the backup replaced may have done it."""
+    """The state that the backup replaced may have run it."""
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
     book.end(run, "failed")
@@ -224,7 +224,7 @@ def test_news_are_delivered_in_pieces_and_repeated_with_a_mark() -> None:
     assert (again.text, again.upto, again.again) == (first.text, first.upto, True)
 
 
-# --- what people and files say -------------------------------------------------------------------
+# --- changes by people and files -----------------------------------------------------------------
 
 
 def test_the_same_task_is_added_once() -> None:
@@ -240,7 +240,7 @@ def test_the_same_task_is_added_once() -> None:
 
 @pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
 def test_a_task_cannot_take_a_reserved_name(title: str) -> None:
-    """Else those could not be taken when they come."""
+    """Otherwise those tasks could not be added later."""
     wanted, chores = replace(HOURLY, id="", title=title), ("backup", "memory")
     task, decision = rules.schedule(Timetable(), wanted, 0.0, chores)
     assert decision.ok

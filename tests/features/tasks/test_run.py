@@ -1,4 +1,4 @@
-"""What comes of a run when the conversation that is to know of it has no room."""
+"""Results of runs whose conversation has no room."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -54,7 +54,7 @@ def runner(
 async def sessions(
     answer: RunResult, taken: list[Inbound] | None = None, full: str = ""
 ) -> AsyncIterator[Mailbox[SessionsMail]]:
-    """Take each run but into the session *full*, and answer it."""
+    """Accept each run except in the session *full*, and answer it."""
     mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
 
     async def run() -> None:
@@ -79,14 +79,14 @@ RUN = DueRun(TASK, PlannedRun("tea", 0.0))
 
 
 async def test_a_run_succeeds_if_its_conversation_is_full(autojump_clock: object) -> None:
-    """Its answers do not arrive, say, so it is full: that is no failure of the run."""
+    """For example its answers cannot be delivered, so it is full: the run has not failed."""
     async with sessions(RunResult("It boils.", told=Route("chat", "1")), full="home") as mailbox:
         outcome = await runner(mailbox, home=lambda route: "home").carry_out(RUN)
     assert outcome == Outcome("done", "It boils.")
 
 
 async def test_only_the_conversation_of_the_answer_is_notified(autojump_clock: object) -> None:
-    """Meanwhile the owner may be somewhere else: what counts is where it was said."""
+    """The owner may be elsewhere now; the conversation of the answer counts."""
     taken: list[Inbound] = []
     there, elsewhere = Route("chat", "1"), Route("chat", "2")
     async with sessions(RunResult("It boils.", told=there), taken) as mailbox:
@@ -104,7 +104,7 @@ async def test_only_the_conversation_of_the_answer_is_notified(autojump_clock: o
 
 @pytest.mark.parametrize("private", [True, False])
 async def test_only_a_group_failure_is_reported_twice(private: bool) -> None:
-    """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
+    """Its conversation reports it; the owner may not be in that group, so they are told too."""
     place = Route("chat", "-1", private=private)
 
     async def limit(task: Task) -> str:
@@ -128,7 +128,7 @@ STOPPED = RunResult("The run took longer than 30 minutes. Under way was tap.", f
     ("task", "stopped", "outcome"),
     [
         (TASK, {ID: STOPPED}, Outcome("failed", STOPPED.text)),
-        # The run itself was done in time.
+        # The run itself finished in time.
         (
             replace(TASK, on_success="Pour it."),
             {ID: RunResult("It boils."), f"{ID}:then": STOPPED},

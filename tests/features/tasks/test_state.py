@@ -1,4 +1,4 @@
-"""The fold of schedule.jsonl: what counts, what goes, and that it stays small."""
+"""The fold of schedule.jsonl: rules, removal, and bounded size."""
 
 import pytest
 

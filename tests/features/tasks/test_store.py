@@ -1,4 +1,4 @@
-"""The files of tasks: HEARTBEAT.md, and those that tasks watch."""
+"""Files of tasks: HEARTBEAT.md, and watched files."""
 
 import os
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_full_log_of_runs_loses_its_older_half(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-# --- what is watched ---------------------------------------------------------------------------
+# --- watched files -----------------------------------------------------------------------------
 
 
 PATTERNS = ("inbox/*.md", "notes", "todo.md")
@@ -105,7 +105,7 @@ def test_unchanged_files_are_not_reported(folder: Path) -> None:
         lambda folder: (folder / "notes/2026/c").write_text("all in the folder"),
         lambda folder: (folder / "todo.md").unlink(),
         lambda folder: (folder / "inbox/link.md").symlink_to("a.txt"),
-        lambda folder: os.link(folder / "todo.md", folder / "second"),  # it is refused from then on
+        lambda folder: os.link(folder / "todo.md", folder / "second"),  # then it is refused
     ],
 )
 def test_a_change_is_reported_once(folder: Path, change: "object") -> None:

@@ -1,4 +1,4 @@
-"""/tasks: what is planned, as the owner sees it and changes it."""
+"""/tasks: the owner's view of tasks, and changes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,7 +48,7 @@ async def newest_runs(id_: str) -> str:
 
 
 async def said(h: House, text: str) -> tuple[str, tuple[Button, ...]]:
-    """Type *text*; return the answer and the buttons below it."""
+    """Type *text*; return the answer and its buttons."""
     await h.say(text)
     await h.quiet()
     post = h.world.posts[-1]
@@ -76,7 +76,7 @@ async def test_the_owner_sees_and_changes_tasks(tmp_path: Path, autojump_clock: 
         assert buttons == (Button("/tasks pause mail", "c:0"),)
         assert "sweep" in (await said(h, "/tasks all"))[0]
 
-        # A press types what stands on the button.
+        # A press types the command of its button.
         text, buttons = await said(h, buttons[0].text)
         assert text == "mail: Paused."
         assert [button.text for button in buttons] == ["/tasks resume mail", "/tasks"]

@@ -1,4 +1,4 @@
-"""Tasks in words."""
+"""Descriptions of tasks."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def test_each_button_has_an_effect() -> None:
 
 @given(st.text(), st.text(), st.text())
 def test_no_text_breaks_the_lines_of_the_list(title: str, prompt: str, why: str) -> None:
-    """What strangers may have chosen cannot pass for another task."""
+    """Text from strangers cannot imitate another task."""
     seen = TaskStatus(Task("mail", title, Every(HOUR), prompt=prompt), paused=why)
     first, *others = listing([seen], "UTC", 0.0).splitlines()
     assert first.startswith("mail")

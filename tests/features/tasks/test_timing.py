@@ -1,4 +1,4 @@
-"""Planned times over all kinds of clock changes, and hours against a walk minute by minute."""
+"""Planned times over all kinds of clock changes, and active hours, checked minute by minute."""
 
 import math
 from contextlib import suppress
@@ -88,7 +88,7 @@ def examples(request: pytest.FixtureRequest) -> int:
          ["2026-03-08T01:00-04:00", "2026-03-09T00:00-04:00"]),
         ("Europe/Berlin", "30 2 * * *", "2026-10-24T12:00+02:00",
          ["2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"]),
-        # What begins with a star goes on by the minutes that pass.
+        # A minute field with a star continues by elapsed minutes.
         ("Europe/Berlin", "*/30 * * * *", "2026-03-29T01:00+01:00",
          ["2026-03-29T01:30+01:00", "2026-03-29T03:00+02:00"]),
         ("Europe/Berlin", "*/30 * * * *", "2026-10-25T02:30+02:00",
@@ -128,7 +128,7 @@ def test_intervals_are_planned(seconds: float, start: float, after: float) -> No
     ],
 )
 def test_a_cadence_does_not_move_between_versions(cadence: Cadence, at: float) -> None:
-    """The hash is part of what people see: an update must not move their tasks."""
+    """The hash is visible to people: an update must not move their tasks."""
     assert next_at(cadence, 1e9, "Europe/Berlin", "tea") == at
 
 
@@ -214,7 +214,7 @@ def test_a_valid_schedule_is_accepted(expression: str) -> None:
 @settings(max_examples=200, derandomize=True)
 @given(st.text("0123456789*/,-#LW@ aMON\u0663²", max_size=24) | st.text(max_size=24))
 def test_any_text_is_accepted_or_refused(text: str) -> None:
-    """What passes the check can be planned, and nothing makes it fail."""
+    """Every accepted schedule can be planned, and no text raises."""
     with suppress(BadSetting):
         check(Cron(text))
         assert next_at(Cron(text), 0, "Europe/London") is not None

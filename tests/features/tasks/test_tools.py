@@ -46,7 +46,7 @@ USUAL = Budget(2000, 1.0)
 
 @attrs.define
 class World:
-    """The tools in a conversation, and the timetable behind them."""
+    """The tools in a conversation, with a real timetable."""
 
     tools: TaskTools
     timetable: Address[TimetableMail]
@@ -63,7 +63,7 @@ class World:
         return await self.tools.plan_schedule(given, context or self.context)
 
     async def do(self, given: ScheduleTask, context: ToolContext | None = None) -> str:
-        """Examine, then run, as the gate does when nobody has to be asked."""
+        """Plan, then run, like the gate for a call that needs no approval."""
         context = context or self.context
         plan = await self.plan(given, context)
         return await self.tools.schedule(given, attrs.evolve(context, facts=plan.facts))
@@ -143,7 +143,7 @@ async def test_a_job_is_planned_with_its_bounds(tmp_path: Path) -> None:
 
 
 async def test_a_later_message_is_not_a_reply(tmp_path: Path) -> None:
-    """In a group each message is answered as such; asked for twice, a task is still the same."""
+    """In a group each result replies to its message; a repeated request is the same task."""
     async with world(tmp_path) as w:
         given = ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!")
         here = Route("telegram", "-5", private=False)
@@ -221,7 +221,7 @@ async def test_the_question_shows_the_whole_task(tmp_path: Path) -> None:
 
 
 async def test_a_yes_covers_only_the_shown_time(tmp_path: Path) -> None:
-    """A day later "in 20 minutes" is still what was allowed; what is over is not done."""
+    """A day later "in 20 minutes" still means the allowed time; a past time is refused."""
     async with world(tmp_path) as w:
         lasting = ScheduleTask("a", in_minutes=20, remind="x")
         passing = ScheduleTask("b", "2026-11-23T09:00", remind="x")
@@ -303,7 +303,7 @@ def test_a_task_has_no_more_rights_than_its_conversation(
     wanted: tuple[str, ...] | None,
     usd: float | None,
 ) -> None:
-    """Nor does a task that its runs make, and so on."""
+    """The same holds for tasks made by its runs, and so on."""
     run = RunBounds("t", tools=held, budget=Budget(held_tokens, held_usd))
     context = ToolContext(
         session="s", route=CHAT, now=NOW, zone="UTC", tools=("shell", "web"), bounds=run

@@ -1,4 +1,4 @@
-"""A timetable over a journal, for tests of those who ask one."""
+"""A timetable with a journal, for tests of its clients."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from elwood.foundation.storage.journal import Journal
 async def keeping(
     state: Path, now: Callable[[], float], zone: str = "UTC"
 ) -> AsyncIterator[Address[TimetableMail]]:
-    """Run one over the journal in *state*."""
+    """Run a timetable with the journal in *state*."""
     journal: Journal[TimetableEntry, Timetable] = Journal(
         state / "schedule.jsonl", TimetableEntry, Timetable, Disk(blocking=inline, clock=now)
     )
