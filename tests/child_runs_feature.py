@@ -42,7 +42,7 @@ def _tool(
 
     return Tool(
         "order",
-        "Have something done in a conversation of its own.",
+        "Start a child run in a separate conversation.",
         Named,
         order,
         risk="read",  # the gate checks each call of the child

@@ -49,10 +49,10 @@ FILE = "parcels.jsonl"
 class ParcelSettings:
     """The carrier's settings."""
 
-    SECTION: ClassVar = Section("parcels", "The carrier that is asked where parcels are.")
+    SECTION: ClassVar = Section("parcels", "The carrier of the parcels.")
 
     key: Secret | None = secret("parcels-key", "PARCELS_KEY")
-    every: float = setting(6.0, help="hours between two looks")
+    every: float = setting(6.0, help="hours between two checks")
 
 
 # --- messages.py ----------------------------------------------------------------------------------
@@ -225,13 +225,13 @@ def show(config: Config, given: Namespace) -> int:
     """Print the tracked parcels; return the exit code."""
     path = config.of(Paths).state / FILE
     if not path.exists():
-        raise CliFailure("no parcel was ever watched")
+        raise CliFailure("no parcel was ever tracked")
     for _, _, entry in entries_of(path, ParcelEntry):
         print(entry)
     return OK
 
 
-COMMAND = CliCommand("parcels", "List what became of parcels.", show)
+COMMAND = CliCommand("parcels", "List the entries about parcels.", show)
 
 
 # --- check.py -------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ async def check(context: CheckContext) -> list[Finding]:
     await trio.lowlevel.checkpoint()
     if context.config.of(ParcelSettings).key is None:
         return [Finding("warning", "parcels", "there is no key", "set parcels.key")]
-    return [Finding("ok", "parcels", "the carrier can be asked")]
+    return [Finding("ok", "parcels", "the carrier can be reached")]
 
 
 # --- feature.py -----------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         ],
         sessions=[lambda log: ParcelReminder(log, parcels)],
         prompt=[ParcelPrompt()],
-        status=[lambda: "Parcels are watched."],
+        status=[lambda: "Parcels are tracked."],
         chores=[
             Chore(id="parcels", title="look after parcels", every=settings.every * HOUR, do=look)
         ],

@@ -134,9 +134,9 @@ def test_the_runtime_imports_only_trio() -> None:
 
 # Uses of a tool's name outside its own folder, and their reasons.
 NAMES_TOOLS = {
-    "agent/models/offline.py": "it is a model: it chooses tools by their names",
+    "agent/models/offline.py": "a model, which chooses tools by their names",
     "agent/policy/settings.py": "examples for the operator",
-    "features/daily_notes/parts.py": "a chore names what a model may use for it",
+    "features/daily_notes/parts.py": "a chore lists the tools of its model",
     "features/mcp_serve/cli.py": "offers a tool of the same name to other programs",
 }
 
@@ -185,31 +185,31 @@ EFFECTS = (
 # The other files that may, and why. The list only becomes shorter.
 MORE = {
     "__main__.py": "prints the help, and starts the rest",
-    "agent/models/embeddings.py": "speaks to the services, and to the actor",
+    "agent/models/embeddings.py": "calls the services and the actor",
     "agent/models/offline.py": "is a provider",
-    "agent/session/commands/actor_commands.py": "carries the commands out",
-    "agent/session/core.py": "holds what everything is built on",
-    "agent/session/live.py": "marks the sessions in memory on the disk",
+    "agent/session/commands/actor_commands.py": "runs the commands",
+    "agent/session/core.py": "contains the disk, clock and mailboxes",
+    "agent/session/live.py": "stores the list of sessions in memory",
     "agent/session/delivery.py": "sends the replies",
     "agent/session/log/session_log.py": "writes the log",
     "agent/session/reading/verify.py": "reads the journals, for a command",
     "agent/session/turn/approval_client.py": "asks approvals",
     "agent/session/turn/compaction.py": "asks the models actor",
     "agent/session/turn/gate.py": "runs the tools",
-    "agent/session/turn/prompt.py": "looks at the documents again after a while",
+    "agent/session/turn/prompt.py": "rereads the documents after a while",
     "agent/session/turn/runner.py": "runs the turns",
     "agent/session/turn/running.py": "limits the time of a tool",
     "agent/session/turn/turn.py": "asks the models actor",
-    "agent/tools/talk.py": "sends",
-    "agent/tools/tool.py": "is awaited",
+    "agent/tools/talk.py": "sends messages",
+    "agent/tools/tool.py": "defines async functions",
     "features/backup/restore.py": "unpacks, and moves folders",
-    "features/console/editing.py": "keeps what was typed, and looks for the files it names",
-    "features/console/screen.py": "is what sits at the terminal",
-    "features/files/search_tools.py": "is two tools",
-    "features/telegram/poll.py": "asks Telegram for updates, or is called by it",
+    "features/console/editing.py": "stores the history, and completes file names",
+    "features/console/screen.py": "controls the terminal",
+    "features/files/search_tools.py": "defines two tools",
+    "features/telegram/poll.py": "gets updates from Telegram",
     "foundation/command_line.py": "prints, and runs the pager",
     "foundation/checks.py": "asks services for the doctor",
-    "foundation/environment.py": "is clock, chance and threads",
+    "foundation/environment.py": "provides clock, randomness and threads",
     "foundation/log.py": "writes to stderr",
 }
 IMPURE = {
@@ -226,7 +226,7 @@ def test_only_edge_files_have_effects() -> None:
         and path.stem not in EDGES
         and {module.split(".")[0] for module in imports(path)} & IMPURE
     }
-    assert not found - MORE.keys(), "decisions only, unless the file is named after what it touches"
+    assert not found - MORE.keys(), "only edge files, named as in EDGES, may have effects"
 
 
 def test_all_output_goes_through_the_printer() -> None:
@@ -237,7 +237,7 @@ def test_all_output_goes_through_the_printer() -> None:
     }
     assert found == {
         "foundation/command_line.py",  # has the printer
-        "agent/media/extract.py",  # is a process of its own, and we read what it writes
-        "features/console/screen.py",  # is a terminal by itself; all that it shows is drawn safely
-        "foundation/sandbox/launcher.py",  # is a process of its own, and we read what it writes
+        "agent/media/extract.py",  # is a separate process, whose output we read
+        "features/console/screen.py",  # draws on the terminal, without control characters
+        "foundation/sandbox/launcher.py",  # is a separate process, whose output we read
     }

@@ -343,7 +343,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
 }
 # Functions that are not measured, by the reason.
 REASONS: dict[str, str] = {
-    "it acts on the world with a name, and does nothing with a text": (
+    "it has effects on a named thing, and does not process text": (
         "agent.channels.client.edit_until_done agent.media.client.write_down "
         "agent.session.store.remove_old "
         "agent.session.turn.looking.look agent.session.turn.prompt.read_document "
@@ -361,7 +361,7 @@ REASONS: dict[str, str] = {
         "foundation.storage.files.placed "
         "foundation.storage.files.raw_lines"
     ),
-    "the text is a name or a word of ours, or of the configuration": (
+    "the text is our own name or word, or from the configuration": (
         "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
         "agent.models.providers.make_provider agent.models.settings.can_think "
         "agent.session.paging.page agent.session.rights.refusal "
@@ -386,7 +386,7 @@ REASONS: dict[str, str] = {
     "rich draws it in the process of the terminal, 64,000 characters in 2 s at worst": (
         "features.console.drawing.markdown"
     ),
-    "the text is compared or handed on as it is": (
+    "the text is only compared or passed on": (
         "agent.session.extension.news agent.session.turn.quoting.is_public "
         "features.files.tools.named foundation.text.rich_text.trimmed"
     ),
@@ -421,10 +421,10 @@ CALLED = calls()
 
 def test_every_function_on_text_is_measured_or_excluded() -> None:
     known = {*CALLED, *EXCLUDED}
-    assert set(functions()) <= known, "say in CALLS how to call it, or in REASONS why not"
-    assert known - set(MORE) <= set(functions()), "is no function any more"
+    assert set(functions()) <= known, "define the call in CALLS, or the reason in REASONS"
+    assert known - set(MORE) <= set(functions()), "not a function"
     assert not EXCLUDED & set(CALLS)
-    assert set(CALLS) <= set(functions()), "takes no text of its own: it belongs into MORE"
+    assert set(CALLS) <= set(functions()), "has no text parameter: move it to MORE"
 
 
 # Exceptions of functions that refuse a text.

@@ -121,7 +121,7 @@ async def test_a_run_begins_once_and_ends_once(tmp_path: Path, autojump_clock: o
         (standing,) = (await it.consult(NOON + HOUR + 1)).runs
         assert standing.begun
         other = replace(run, planned=replace(run.planned, attempt=2))
-        assert not await it.begin(other), "nothing begins beside it"
+        assert not await it.begin(other), "no second run begins"
         assert await it.end(run)
         assert await it.end(run, "failed"), "it has its outcome"
         assert not await it.begin(run)

@@ -188,7 +188,7 @@ def test_reminders_and_chores_are_not_reported_as_stopped(kind: str) -> None:
     book.write(RunStarted(book.at(HOUR)[1][0].planned))
     said = book.change("stop")
     assert "goes on to its end" in said.words
-    assert bool(said.stop) is (kind == "chore"), "a model may work on what it found"
+    assert bool(said.stop) is (kind == "chore"), "a model may work on the result"
 
 
 def test_cancelling_a_task_stops_its_run() -> None:

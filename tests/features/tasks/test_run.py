@@ -104,7 +104,7 @@ async def test_only_the_conversation_of_the_answer_is_notified(autojump_clock: o
 
 @pytest.mark.parametrize("private", [True, False])
 async def test_only_a_group_failure_is_reported_twice(private: bool) -> None:
-    """Its conversation reports it; the owner may not be in that group, so they are told too."""
+    """Its conversation reports it; the owner may not be in that group, so they get it too."""
     place = Route("chat", "-1", private=private)
 
     async def limit(task: Task) -> str:

@@ -88,7 +88,7 @@ async def test_the_owner_sees_and_changes_tasks(tmp_path: Path, autojump_clock: 
         text, buttons = await said(h, "/tasks cancel mail")
         assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
         assert await timetable.ask(ListTasks()) == ()
-        assert h.world.asked == [], "no model was asked"
+        assert h.world.asked == [], "no model request"
 
 
 @pytest.mark.parametrize(

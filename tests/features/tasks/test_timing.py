@@ -79,7 +79,7 @@ def examples(request: pytest.FixtureRequest) -> int:
 @pytest.mark.parametrize(
     ("zone", "expression", "after", "times"),
     [
-        # A time in the gap comes when it ends; one that comes twice counts once, the first time.
+        # A time in the gap moves to its end; a repeated time counts once, the first time.
         ("Europe/Berlin", "30 2 * * *", "2026-03-28T12:00+01:00",
          ["2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"]),
         ("Europe/Berlin", "15 1-3 * * *", "2026-03-29T00:00+01:00",
