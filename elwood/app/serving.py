@@ -241,8 +241,8 @@ async def _watch_signals(
             busy = [state for state in core.live.states.values() if not state.is_idle]
             if busy and sys.stderr.isatty():
                 under_way = [state.turn.under_way for state in busy if state.turn is not None]
-                what = core.redactor(", ".join(under_way)) or "deliveries"
-                print(f"\nstopping: finishing {what}; press again to stop now", file=sys.stderr)
+                what = core.redactor(", ".join(under_way)) or "sending messages"
+                print(f"\nStopping: still {what}. Press Ctrl-C again to stop now.", file=sys.stderr)
             core.stop.set()
 
 

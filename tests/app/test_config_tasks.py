@@ -103,7 +103,7 @@ WRONG = [
     ('when = "hourly"\nprompt = "今天"',
      ": tasks[0]: no id can be made of the title; write one, like water-plants"),
     (SOUND + 'zone = "Berlin"', ": tasks[0].zone: there is no time zone 'Berlin'; write a …"),
-    (SOUND + 'hours = "late"', ": tasks[0].hours: 'late' are no hours; write them like …"),
+    (SOUND + 'hours = "late"', ": tasks[0].hours: 'late' are not valid hours; write them like …"),
     (SOUND + 'deliver = "Ada"', ": tasks[0].deliver: 'Ada' is no place for answers; write …"),
     (SOUND + 'session = "../x"', ": tasks[0].session: not a name for a conversation; use …"),
     (SOUND + 'model = "gpt"',
@@ -136,13 +136,13 @@ def test_a_wrong_task_is_reported_with_place_and_remedy(
         ("[tasks]\nx = 1", ": tasks: expected tables, found a table; begin each with [[tasks]]"),
         ("tasks = [1]", ": tasks[0]: expected a table, found the number 1; begin it with "
          "[[tasks]]"),
-        ('[heartbeat]\nhours = "late"', ": heartbeat.hours: 'late' are no hours; write them like "
-         "08:00-22:00, or mon-fri 08:00-18:00, or always"),
+        ('[heartbeat]\nhours = "late"', ": heartbeat.hours: 'late' are not valid hours; write them "
+         "like 08:00-22:00, or mon-fri 08:00-18:00, or always"),
         ('[heartbeat]\nevery = 5',
          ": heartbeat.every: 5 is out of range; it must be from 60 to 3.16224e+07"),
         ('[heartbeat]\nmodel = "nosuch/x"', ": heartbeat.model: there is no provider nosuch; "
          "there are anthropic, offline, ollama, openai, openrouter"),
-        ('owner.hours = "9 to 5"', ": owner.hours: '9 to 5' are no hours; write them like "
+        ('owner.hours = "9 to 5"', ": owner.hours: '9 to 5' are not valid hours; write them like "
          "08:00-22:00, or mon-fri 08:00-18:00, or always"),
     ],
 )  # fmt: skip

@@ -299,8 +299,8 @@ def test_a_feature_is_deleted_with_its_folder(tmp_path: Path, missing: str) -> N
             check=False,
         )
     assert "I am Elwood's offline model" in done.stdout, done.stderr
-    assert "/new: begin a new conversation" in done.stdout
-    assert "thinking with offline/m" in done.stdout
+    assert "/new: start a new conversation" in done.stdout
+    assert "with the model offline/m" in done.stdout
 
 
 # --- who names a feature --------------------------------------------------------------------------

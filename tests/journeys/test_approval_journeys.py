@@ -96,7 +96,7 @@ async def test_a_timely_yes_lets_the_turn_continue(h: Home) -> None:
         assert question.buttons == []
         assert h.effects.done == ["act boldly"]
         assert said(h) == [
-            "re: acted on boldly\n\n— from the records —\n✓ act boldly · allowed once by you"
+            "re: acted on boldly\n\n— What I actually did —\n✓ act boldly · allowed once by you"
         ]
         assert h.names()[4:9] == ["said", "pending", "decided", "started", "ended"]
         assert h.broken() == []
@@ -106,7 +106,7 @@ async def test_a_late_yes_runs_the_call(h: Home) -> None:
     async with asking(h).life() as life:
         await life.say("call act boldly")
         [first] = said(h)
-        assert first.endswith("— from the records —\n⏳ act boldly (waits for your approval)")
+        assert first.endswith("— What I actually did —\n⏳ act boldly (waits for your approval)")
         await life.say("/status")
         assert "Calls waiting for your approval: 1." in said(h)[1]
         await life.say("hello")  # the conversation continues
@@ -141,7 +141,8 @@ async def test_a_no_is_final_and_reported_to_the_model(h: Home) -> None:
         await life.settled()
         told = [node.message.text for node in h.fold().path if isinstance(node.message, Notice)]
         assert told == [
-            "The owner denied the call that waited: act later. Do not try it again unasked."
+            "The owner denied the call that waited: act later. "
+            "Do not repeat it unless you are asked."
         ]
         assert h.effects.done == []
         assert len(said(h)) == 2  # the person who pressed the button knows
@@ -170,7 +171,7 @@ async def test_always_covers_one_exact_call_until_it_is_revoked(h: Home) -> None
         await life.say("/receipts")
         words = [line.split(" · ")[1] for line in said(h)[-1].splitlines()[2:]]
         assert words == [
-            "allowed for good by you",
+            "always allowed by you",
             "standing permission",
             "denied by you",
             "denied by you",

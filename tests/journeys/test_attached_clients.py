@@ -108,7 +108,7 @@ async def test_a_client_without_file_access_attaches_no_files(h: Home) -> None:
     path.write_text("milk and bread")
     async with served(h) as (_, page), page.visit() as me:
         why = await me.say("sum up", files=(str(path),))
-        assert why == "files of this machine cannot be named here"
+        assert why == "you cannot send files of this machine here"
     assert h.asked == []
 
 

@@ -73,7 +73,9 @@ async def test_a_child_run_answers_only_its_parent(h: Home) -> None:
     assert bounds.budget == Budget(tokens=100_000)
     assert EPOCH + 60 < (bounds.deadline or 0.0) < EPOCH + 180
     assert h.effects.done == ["act lamp"]
-    assert said.startswith("re: re: acted on lamp\n\n— from the records —\n✓ order call act lamp")
+    assert said.startswith(
+        "re: re: acted on lamp\n\n— What I actually did —\n✓ order call act lamp"
+    )
     assert len(h.texts()) == 1
     assert {one.job for one in h.charged()} == {"", MINE}
     assert h.broken() == []
@@ -135,7 +137,9 @@ async def test_a_deadline_ends_a_child_and_fails_the_call(h: Home) -> None:
         await life.say("call order go")
     [(outcome, text)] = ends(h)
     assert outcome == "failed"
-    assert text == "I stopped after 30 s, the deadline of this run. Under way was stall it."
+    assert (
+        text == "I stopped after 30 s, the time limit of this run. I was still running “stall it”."
+    )
     assert h.fold().taint.label == Label(untrusted=True, private=True)
     assert h.fold(CHILD).is_idle
     assert h.broken() == []
@@ -153,7 +157,7 @@ async def test_a_child_whose_deadline_passed_while_elwood_was_off_is_ended(h: Ho
     async with h.life() as life:
         await life.settled()
     assert [text.partition(". ")[0] for _, text in ends(h)] == [
-        "I stopped after 0 s, the deadline of this run"
+        "I stopped after 0 s, the time limit of this run"
     ]
 
 
@@ -163,11 +167,11 @@ async def test_a_stop_of_the_parent_stops_the_child(h: Home) -> None:
         h.fake.say("call order call hang")
         await h.effects.hang.wait()
         stopped = await life.say("/stop")
-    assert stopped.startswith("Stopped. Under way was order call hang.")
+    assert stopped.startswith("Stopped. I was still running “order call hang”.")
     [end] = [one for one in h.entries() if isinstance(one, CallEnded)]
     assert (end.outcome, end.acted) == ("failed", True)
-    assert end.text == "The call that started this run was stopped. Under way was hang."
-    assert sum("? hang (may or may not have happened" in text for text in h.texts()) == 1
+    assert end.text == "The call that started this run was stopped. I was still running “hang”."
+    assert sum("? hang (cut off" in text for text in h.texts()) == 1
     assert h.fold(CHILD).is_idle
     assert h.broken() == []
 
@@ -182,7 +186,7 @@ async def test_a_stop_interrupted_by_a_crash_still_stops_the_child(h: Home) -> N
         await life.died()
     async with h.life() as life:
         await life.settled()
-    assert h.texts()[-1].startswith("Stopped. Under way was order call hang.")
+    assert h.texts()[-1].startswith("Stopped. I was still running “order call hang”.")
     assert [outcome for outcome, _ in ends(h)] == ["failed"]
     assert h.fold(CHILD).is_idle
 
@@ -262,7 +266,7 @@ async def test_the_number_of_children_is_bounded(h: Home) -> None:
     assert h.effects.most_together == MAX_AT_ONCE
     assert len(h.effects.done) == MAX_IN_TURN
     failed = [text for outcome, text in ends(h) if outcome != "ok"]
-    assert failed == [f"one turn can start {MAX_IN_TURN} child runs at most"]
+    assert failed == [f"one turn can start at most {MAX_IN_TURN} child runs"]
 
 
 async def test_the_person_is_told_when_a_childs_call_is_allowed_later(h: Home) -> None:

@@ -343,7 +343,7 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
         await life.settled()
         told = h.texts()[1:]
         words = "Stopped." if verb == "stop" else "Cancelled. Stopped."
-        assert sorted(told) == ["Stopped. Under way was the model's answer.", f"news: {words}"]
+        assert sorted(told) == ["Stopped. I was still writing the answer.", f"news: {words}"]
         asked = len(h.asked)
     async with h.life() as life:
         await pass_time(h, life, DAY / 8)

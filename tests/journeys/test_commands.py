@@ -24,29 +24,29 @@ from tests.model_roles import asking
 DEAR = "scripted/dear"
 # Expected texts of each command in an unused home and in a used one.
 SAID = {
-    "new": ("A new conversation", "A new conversation"),
+    "new": ("This is a new conversation", "This is a new conversation"),
     "stop": ("Nothing is running", "Nothing is running"),
-    "status": ("thinking with scripted/m", "Today ("),
+    "status": ("with the model scripted/m", "Today ("),
     "help": ("Write to me as you would to a person", "/help NAME"),
-    "undo": ("nothing to take back", "I have taken this back"),
-    "retry": ("nothing to try again", "re: replaced tea"),
-    "branch": ("Nothing was said here yet", "Kept as 2"),
-    "sessions": ("→ 1: here, no words yet", "→ 1: here, 3 turns: “one”"),
-    "resume": ("no conversation to go back to", "no conversation to go back to"),
-    "compact": ("It is short", "It is short"),
+    "undo": ("nothing to take back", "I took back your last message"),
+    "retry": ("no message to answer again", "re: replaced tea"),
+    "branch": ("no messages to save yet", "Saved as conversation 2"),
+    "sessions": ("→ 1: here, no messages yet", "→ 1: here, 3 turns: “one”"),
+    "resume": ("There is no other conversation", "There is no other conversation"),
+    "compact": ("This conversation is still short", "This conversation is still short"),
     "memory": ("I have no notes yet", "Newest:\n• tea: green"),
     "threads": ("There are no threads", "There are no threads"),
     "search": ("Say what to look for", "/search WORDS"),
     "tasks": ("There are no tasks", "mail: Look for mail"),
     "skills": ("I have no skills yet", "I have no skills yet"),
-    "receipts": ("No tool was called", "✓ act rent"),
+    "receipts": ("I have not used any tools", "✓ act rent"),
     "budget": ("This month: 0 tokens", "This month:"),
-    "export": ("Nothing was said here yet", "as a file"),
+    "export": ("no messages to export yet", "as a file"),
     "approvals": ("Nothing waits for a decision", "Nothing waits for a decision"),
     "allow": ("/allow CODE", "/allow CODE"),
     "deny": ("/deny CODE", "/deny CODE"),
     "tools": ("own: act, crash", "act (1)"),
-    "model": ("I think with scripted/m", "I think with scripted/m"),
+    "model": ("I use scripted/m", "I use scripted/m"),
     "backup": ("There is no backup yet", "There is no backup yet"),
     "settings": ("I have set nothing for myself", "I have set nothing for myself"),
 }
@@ -109,8 +109,8 @@ async def test_a_receipt_opens_by_number_or_button(busy: Home) -> None:
         h.fake.press(data, message=message)
         await life.settled()
         assert "3: ✓ act rent" in h.texts()[-1]
-        assert 'Given:\n{"name": "rent"}' in h.texts()[-1], h.texts()[-1]
-        assert "Came of it:\nacted on rent" in h.texts()[-1]
+        assert 'Arguments:\n{"name": "rent"}' in h.texts()[-1], h.texts()[-1]
+        assert "Result:\nacted on rent" in h.texts()[-1]
         assert "1: ✓ look a" in await life.say("/receipts 1")
         await life.say("call look c")
         assert not h.fake.sent[-1].buttons
@@ -132,7 +132,7 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
 
         for command, newest_, oldest in (
             ("/receipts", "act n11", "act n1"),
-            ("/sessions", "→ 9: here", "\n1: put away"),
+            ("/sessions", "→ 9: here", "\n1: closed"),
             ("/tasks", "t0: Look", "t7: Look"),
             ("/memory", "• note-7:", "• note-0:"),
         ):
@@ -149,7 +149,7 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
         data, message = h.fake.button("/resume 1") or ("", None)
         h.fake.press(data, message=message)
         await life.settled()
-        assert h.texts()[-1].startswith("We are back in 1")
+        assert h.texts()[-1].startswith("Back in conversation 1")
     assert not h.broken()
 
 
@@ -161,14 +161,14 @@ async def test_another_model_is_used_in_one_conversation_only(busy: Home) -> Non
         data, message = h.fake.button(f"/model {DEAR}") or ("", None)
         h.fake.press(data, message=message)
         await life.settled()
-        assert h.texts()[-1].startswith(f"From the next answer on I think with {DEAR}")
+        assert h.texts()[-1].startswith(f"From the next answer on, I use {DEAR}")
         for other in ("openai/gpt-5.4", "nonsense"):
-            assert f"Which one is {other}?" in await life.say(f"/model {other}")
+            assert f"Which model is {other}?" in await life.say(f"/model {other}")
         life.kill()
     async with h.life() as life:
         await life.say("one")
         assert h.asked[-1].model == "dear"
-        assert f"thinking with {DEAR}" in await life.say("/status")
+        assert f"with the model {DEAR}" in await life.say("/status")
         await life.say("hello", chat=OTHER)
         assert h.asked[-1].model == "m"
         await life.say("/model default", "two", "/model dear", "/new", "three")
@@ -188,9 +188,9 @@ async def test_a_person_can_have_a_conversation_summarized(busy: Home) -> None:
         h.fake.say("after")
         await life.settled()
     assert ("look last", "ok") in h.ended()
-    assert any("summed up the older part" in text for text in h.texts())
+    assert any("summarized the older part" in text for text in h.texts())
     order = [e.text[:9] for e in h.entries() if isinstance(e, Replied)]
-    assert order[-3:] == ["re: saw l", "I have su", "re: after"]
+    assert order[-3:] == ["re: saw l", "I summari", "re: after"]
     messages = h.asked[-1].messages
     assert isinstance(messages[0], Notice)
     assert "They spoke of many words." in messages[0].text
@@ -221,7 +221,7 @@ async def test_a_crash_during_a_summary_loses_nothing(busy: Home) -> None:
         life.kill()
     async with h.life() as life:
         await life.say("three")
-    assert sum("summed up the older part" in text for text in h.texts()) == 1
+    assert sum("summarized the older part" in text for text in h.texts()) == 1
     assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
     assert not h.broken()
 
@@ -231,6 +231,6 @@ async def test_a_failed_summary_keeps_the_whole_conversation(busy: Home) -> None
     h.think = lambda request: answer(f"re: {len(request.messages)}")
     async with h.life() as life:
         await life.say("a " * 2_000, "b " * 2_000)
-        assert (await life.say("/compact")).startswith("It stays as it is, as no summary")
+        assert (await life.say("/compact")).startswith("I could not summarize our conversation")
         assert await life.say("three") == "re: 5"
     assert not h.broken()

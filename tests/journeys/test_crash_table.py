@@ -92,7 +92,7 @@ async def recover(h: Home) -> None:
 # --- one kill, and the state after it -------------------------------------------------------------
 
 HELLO, ACTED = "re: hello", f"re: acted on boldly\n\n{HEAD}\n✓ act boldly"
-CUT_OFF = f"{HEAD}\n? act boldly (may or may not have happened; not repeated)"
+CUT_OFF = f"{HEAD}\n? act boldly (cut off: it may have done part of its work; I won't repeat it)"
 # The message, where the process dies, and how often `act` had run by then; afterwards: the
 # messages, the number of model requests, and the outcome of the call. The first part of a reply is
 # recorded with the reply, so it counts as possibly sent: one repeat is better than one more write
@@ -274,7 +274,7 @@ async def test_cp_14_an_interrupted_call_is_recovered_by_its_class(
     assert h.ended() == [(f"{tool} it", outcome)]
     assert h.effects.done == [f"{tool} it"] * runs
     [told] = h.texts()
-    assert ("may or may not have happened; not repeated" in told) == (outcome == "unknown")
+    assert ("cut off: it may have done part of its work" in told) == (outcome == "unknown")
 
 
 async def test_an_interrupted_read_only_round_is_repeated(h: Home) -> None:
@@ -335,7 +335,9 @@ async def test_cp_15_commands_of_a_killed_elwood_are_ended(
             await here.eventually(lambda: not living(mark))
             await here.start()
         assert here.running() == set()
-        told = "may or may not have happened; not repeated) · allowed once by you"
+        told = (
+            "cut off: it may have done part of its work; I won't repeat it) · allowed once by you"
+        )
         await here.until(lambda: any(told in text for text in here.said()))
         last = msgspec.json.encode(here.models.bodies[-1]["messages"])
         assert b"interrupted; it may or may not have happened" in last
@@ -380,7 +382,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_and_accepts_nothing_more(h: Home) -
         await life.over.wait()
     assert h.fake.unconfirmed == [late]
     assert h.ended() == [("act boldly", "ok")]
-    assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
+    assert h.texts() == ["re: acted on boldly\n\n— What I actually did —\n✓ act boldly"]
     await recover(h)
     assert h.texts()[-1] == "re: too late"
 
@@ -489,7 +491,7 @@ async def test_cp_34_a_damaged_journal_is_reported_and_not_changed(h: Home) -> N
             verify(h.journal())
         assert [text.split(".")[0] for text in h.texts()] == [
             "re: hello",
-            *["I could not take this message: This conversation's log is damaged"] * 2,
+            *["I could not take this message: I cannot read the log of this conversation"] * 2,
         ]
         assert h.texts(OTHER) == ["re: hello", "re: are you there?"]
         assert len(h.alarms()) == 1

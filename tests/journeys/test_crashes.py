@@ -112,7 +112,7 @@ async def test_a_pool_crash_wakes_sessions_with_work(h: Home) -> None:
         await life.settled()
         await others_answer(h, life)
         crashed(life, "sessions", why="AttributeError")
-        assert h.texts() == ["re: saw there\n\n— from the records —\n✓ look there"]
+        assert h.texts() == ["re: saw there\n\n— What I actually did —\n✓ look there"]
         assert h.names().count("turn") == 2
         assert h.broken() == []
 

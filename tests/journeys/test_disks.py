@@ -38,7 +38,7 @@ async def test_a_full_disk_only_delays_work(h: Home, place: str, reserve: bool) 
         h.disk.clear()
         await life.settled()
         assert h.broken() == []
-        assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
+        assert h.texts() == ["re: acted on boldly\n\n— What I actually did —\n✓ act boldly"]
         assert not [
             status.name for status in life.actor_table.statuses.values() if status.last_crash
         ]

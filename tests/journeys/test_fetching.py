@@ -56,7 +56,7 @@ async def test_messages_do_not_wait_for_a_slow_recording(h: Home) -> None:
         await life.until(lambda: h.texts())
         assert not h.fake.unconfirmed
         assert trio.current_time() - began < 5
-        assert h.texts()[0].startswith(f"Working on {FETCHING}.")
+        assert h.texts()[0].startswith(f"I am {FETCHING}.")
         assert not h.asked
         await trio.sleep(10)
         assert h.fake.actions.count(OWNER) > 1, "it is shown as typing"
@@ -77,7 +77,7 @@ async def test_a_slow_download_does_not_block_the_chat(h: Home) -> None:
         h.fake.say("read this", document=document)
         h.fake.say("/status")
         await life.until(lambda: h.texts())
-        assert h.texts()[0].startswith("Working on fetching the document.")
+        assert h.texts()[0].startswith("I am fetching the document.")
         await life.settled()
         assert h.texts()[-1].endswith("\nread this")
     assert h.broken() == []
@@ -93,9 +93,9 @@ async def test_a_stop_ends_the_fetch_and_a_retry_fetches_again(h: Home, words: s
         began = trio.current_time()
         await life.say(words)
         assert trio.current_time() - began < 10
-        assert h.texts()[-1] == f"Stopped. Under way was {FETCHING}."
+        assert h.texts()[-1] == f"Stopped. I was still {FETCHING}."
         assert len(h.asked) == 1
-        assert "[a voice message, which was not fetched]" in str(h.fold().messages)
+        assert "[a voice message that was not fetched]" in str(h.fold().messages)
         ears.seconds = 1.0
         await life.say("/retry")
         assert transcript(h) == "[machine transcript of a voice message, 0:12]\nbuy milk"
@@ -245,8 +245,8 @@ async def test_a_new_conversation_ends_the_fetch(h: Home) -> None:
         speak(h)
         await until_running(h, life)
         await life.say("/new")
-        assert h.texts()[0] == f"Stopped. Under way was {FETCHING}."
-        assert h.texts()[1].startswith("A new conversation.")
+        assert h.texts()[0] == f"Stopped. I was still {FETCHING}."
+        assert h.texts()[1].startswith("This is a new conversation.")
         assert h.fold().path == []
     assert h.broken() == []
 

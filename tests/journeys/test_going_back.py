@@ -21,14 +21,14 @@ async def test_going_back_and_forth_survives_restarts(h: Home) -> None:
         await life.say("five", "/sessions", "/resume trip", "/retry", "six")
 
     assert heard(h) == ["one", "two", "six"]
-    assert "2 Trip: marked" in h.texts()[-4]
+    assert "2 Trip: saved" in h.texts()[-4]
     assert not h.broken()
 
 
 async def test_reset_phrases_begin_a_new_conversation(h: Home) -> None:
     async with h.life() as life:
         for command in ("/archive", "/reset"):
-            assert "A new conversation." in await life.say("one", command)
+            assert "This is a new conversation." in await life.say("one", command)
         await life.say("two")
         assert heard(h) == ["two"]
 
@@ -38,10 +38,10 @@ async def test_a_branch_can_begin_before_the_first_message(h: Home) -> None:
         await life.say("one", "two", "three", "/branch 2", "four")
         assert heard(h) == ["one", "four"]
         assert h.texts()[-2] == (
-            "We go on from before your last 2 messages. What followed is kept: see /sessions."
+            "We continue from before your last 2 messages. The rest is saved: see /sessions."
         )
         await life.say("/branch 9", "/resume 1", "five")
-    assert h.texts()[-3] == "There is nothing so far back in this conversation."
+    assert h.texts()[-3] == "This conversation does not have that many messages."
     assert heard(h) == ["one", "two", "three", "five"]
     assert not h.broken()
 
@@ -97,7 +97,7 @@ async def test_an_idle_conversation_is_archived(h: Home) -> None:
         await life.say("two", "/resume", "three")
 
     assert heard(h) == ["one", "three"]
-    assert [("put our last conversation away" in text) for text in h.texts()] == [
+    assert [("Our last conversation was idle" in text) for text in h.texts()] == [
         False, True, False, False,
     ]  # fmt: skip
 
@@ -110,7 +110,7 @@ async def test_an_export_is_sent_to_the_chat(h: Home) -> None:
         assert name.endswith(".html")
         assert b"hello &lt;b&gt;" in data
         assert "✓ act x".encode() in data
-        assert h.texts()[-1] == "Here is the conversation, as a file."
+        assert h.texts()[-1] == "Here is the conversation as a file."
 
 
 async def test_an_interrupted_export_is_repeated_with_a_mark(h: Home) -> None:

@@ -201,7 +201,7 @@ async def test_a_features_command_is_listed_and_refused_like_a_built_in_one(h: H
         in_group(h, "/post")
         await life.until(lambda: "/parcels is private" in "".join(h.texts(GROUP)))
         in_group(h, "/post", user=9)
-        await life.until(lambda: "/parcels is not for guests here" in "".join(h.texts(GROUP)))
+        await life.until(lambda: "Guests cannot use /parcels here" in "".join(h.texts(GROUP)))
     assert not h.broken()
 
 

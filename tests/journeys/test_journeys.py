@@ -91,7 +91,7 @@ async def test_one_tool_call(h: Home) -> None:
             ]:
                 assert [call.name for call in asking.calls] == ["look", "act"]
                 assert text == saying.text == "re: saw there | acted on boldly"
-                assert undated(footer) == "— from the records —\n✓ look there\n✓ act boldly"
+                assert undated(footer) == "— What I actually did —\n✓ look there\n✓ act boldly"
             case other:
                 pytest.fail(f"another journey: {other}")
         assert h.effects.done == ["look there", "act boldly"]

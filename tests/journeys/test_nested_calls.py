@@ -33,7 +33,7 @@ async def test_nested_calls_are_shown_in_all_receipts(
             "✓ chain boldly · #1",
         ]
         opened = await life.say("/receipts 1")
-        assert "Calls made by it: 3" in opened
+        assert "Calls it made: 3" in opened
         for line in ("1.1: ✓ look boldly", "1.2: ✓ act boldly", "1.3: ✓ look boldly"):
             assert line in opened
 

@@ -97,7 +97,7 @@ async def test_a_removed_person_is_a_stranger_again(
         assert questions(h)[0].buttons == []
         assert h.effects.done == []
         assert len(h.texts(BO)) == told
-        assert await typed(h, life, "/people") == "Nobody may talk to me but you."
+        assert await typed(h, life, "/people") == "Only you may talk to me."
         h.fake.say("hello?", chat=BO, user=BO)
         await life.until(lambda: len(h.texts(BO)) > told)
         assert h.texts(BO)[-1].startswith("I do not know you yet.")
@@ -106,7 +106,7 @@ async def test_a_removed_person_is_a_stranger_again(
         show(h.config(), Namespace(session=THEIRS, turn=turn))
     seen = capsys.readouterr().out
     assert seen.count("failed") == 1
-    assert seen.count("Dropped, as who asked for it may not talk to me any more.") == 1
+    assert seen.count("Dropped: the person who asked for it no longer has access.") == 1
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ async def test_a_backup_contains_its_anchors(h: Home, verify: Verifying) -> None
     shutil.copy(h.folder / "before", h.journal())
     assert verify(h, "--against", str(archive)) == []
     [problem] = verify(h, "--against", str(h.journal()))
-    assert "holds no anchors that can be read" in problem
+    assert "has no readable anchors" in problem
 
 
 async def test_a_restore_is_not_a_removal(h: Home, verify: Verifying) -> None:

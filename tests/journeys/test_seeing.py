@@ -95,7 +95,7 @@ async def test_a_refused_picture_loses_only_the_picture(h: Home) -> None:
         assert h.texts() == ["A cat."]
         assert kinds(fake.bodies[-1]) == ["text"]
         [told] = blocks(fake.bodies[-1]["messages"][0])
-        assert "]\nlook\n[You cannot look any more at received/tg-1001/" in told["text"]
+        assert "]\nlook\n[You can no longer see received/tg-1001/" in told["text"]
 
 
 async def test_an_edit_with_another_picture_is_answered(h: Home) -> None:

@@ -58,7 +58,10 @@ async def test_a_second_service_on_the_same_state_is_refused(tmp_path: Path) -> 
 
 # --- the same outcome, regardless of the kind of end (P7) -----------------------------------------
 
-UNKNOWN = f"Heard m0001.\n\n{HEAD}\n? act m0001 (may or may not have happened; not repeated)"
+UNKNOWN = (
+    f"Heard m0001.\n\n{HEAD}\n"
+    "? act m0001 (cut off: it may have done part of its work; I won't repeat it)"
+)
 
 
 async def model_hangs(here: Town) -> int:
@@ -171,12 +174,12 @@ async def test_a_hanging_turn_is_shown_and_stopped(tmp_path: Path) -> None:
 
         here.telegram.say("/status")
         [status] = await here.says(1)
-        assert status.startswith("Working on the model's answer.")
+        assert status.startswith("I am writing the answer.")
         here.telegram.say("/stop")
         await here.says(2)
         with trio.fail_after(PATIENCE):
             await gone.wait()
-        assert here.said()[1] == "Stopped. Under way was the model's answer."
+        assert here.said()[1] == "Stopped. I was still writing the answer."
         here.telegram.say("tell m0002")
         assert "m0002" in (await here.says(3))[2]
 

@@ -109,7 +109,7 @@ async def test_ctrl_c_stops_the_answer_and_twice_quits(tmp_path: Path) -> None:
         await asked.wait()
         one.signal(signal.SIGINT)
         await one.shows("Press Ctrl-C again to end.")
-        await one.shows("Stopped. Under way was the model's answer.")
+        await one.shows("Stopped. I was still writing the answer.")
         one.types("and now?")
         await one.shows("Well again.")
         one.signal(signal.SIGINT)
@@ -166,7 +166,7 @@ async def test_a_chat_can_be_quit_during_a_response(tmp_path: Path) -> None:
         one.types("go")
         await until(lambda: models.bodies)
         one.signal(signal.SIGTERM)
-        await one.shows("stopping: finishing the model's answer; press again")
+        await one.shows("Stopping: still writing the answer. Press Ctrl-C again")
         assert await one.ended() == 0
         assert "Traceback" not in one.text
 

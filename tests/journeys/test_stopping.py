@@ -67,7 +67,7 @@ async def test_stop_offers_to_answer_waiting_messages(h: Home) -> None:
         await begin(h, life, "and the weather?", "/stop")
         await life.settled()
         stopped = h.texts()[-1]
-        assert stopped.startswith("Stopped. Under way was hang.")
+        assert stopped.startswith("Stopped. I was still running “hang”.")
         assert "Not answered yet: “and the weather?”." in stopped
         assert len(h.asked) == 1
     async with h.life() as life:
@@ -75,7 +75,7 @@ async def test_stop_offers_to_answer_waiting_messages(h: Home) -> None:
         assert h.texts()[-1] == "re: and the weather?"
         assert len(h.asked) == 2
         await life.say("/answer t7")
-        assert h.texts()[-1] == "I have nothing of yours there. Please write it again."
+        assert h.texts()[-1] == "I no longer have that message. Please write it again."
     assert h.broken() == []
 
 
@@ -122,7 +122,7 @@ async def test_the_stop_button_reports_the_stopped_work(h: Home) -> None:
     async with h.life() as life:
         await life.settled()
     [stopped] = h.texts()
-    assert stopped.startswith("Stopped. Under way was hang.")
+    assert stopped.startswith("Stopped. I was still running “hang”.")
     assert "“and this?”" in stopped
     assert h.broken() == []
 
@@ -135,7 +135,7 @@ async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
             await begin(h, life, "don't stop", "stand", word)
             await life.settled()
             stopped = h.texts()[-1]
-            assert stopped.startswith("Stopped. Under way was hang.")
+            assert stopped.startswith("Stopped. I was still running “hang”.")
             assert "“don't stop”, “stand”" in stopped
         # Text that the person did not write is data.
         await begin(h, life)
@@ -159,7 +159,7 @@ def choices(*labels: str) -> dict[str, Any]:
 
 
 def is_aside(request: ModelRequest) -> bool:
-    return any(isinstance(m, Notice) and "beside" in m.text for m in request.messages)
+    return any(isinstance(m, Notice) and "side question" in m.text for m in request.messages)
 
 
 async def test_a_side_question_is_answered_and_not_stored(h: Home) -> None:
@@ -185,7 +185,7 @@ async def test_a_side_question_is_answered_and_not_stored(h: Home) -> None:
         await life.say("hello")
         assert "how far" not in str(h.asked[-1].messages)
         await life.say("/btw")
-        assert h.texts()[-1] == "Write the question behind it: /btw how far are you?"
+        assert h.texts()[-1] == "Write your question after the command: /btw how far are you?"
     assert h.broken() == []
 
 
@@ -201,11 +201,11 @@ async def test_only_one_side_question_runs_and_stop_ends_it(h: Home) -> None:
         await life.until(lambda: len(h.asked) == 2)
         h.fake.say("/btw two")
         await life.until(lambda: len(h.texts()) == 2)
-        assert "still at your last side question" in h.texts()[-1]
+        assert "still answering your last side question" in h.texts()[-1]
         h.fake.say("stop")
         await life.settled(seconds=60)
         assert "Nothing else is running." in h.texts()
-        assert "“one”\n\nI have no answer to that: it took too long, or was stopped." in h.texts()
+        assert "“one”\n\nI have no answer to that: it took too long or was stopped." in h.texts()
         h.fake.say("/btw three")
         await life.settled()
         assert h.texts()[-1].startswith("“three”\n\nI cannot answer that now: ")

@@ -45,7 +45,7 @@ async def test_two_rounds_a_notice_and_a_steering_message_are_accepted(h: Home) 
         await life.settled()
         assert h.texts()[-1].startswith("Both are fine.")
         [*_, result, bridge, words] = fake.bodies[-1]["messages"]
-        head = "saw 2\n\n<elwood-notice>\nThe reader will be shown below your answer"
+        head = "saw 2\n\n<elwood-notice>\nThe reader will see these records below your answer"
         assert result["content"].startswith(head)
         assert bridge == {"role": "assistant", "content": BRIDGE}
         assert words["content"].endswith("\nand be quick")
@@ -73,7 +73,7 @@ async def test_a_refusal_for_another_reason_shortens_nothing(h: Home) -> None:
         await life.say("my name is Ada")
         fake.script = [REFUSAL] * 2
         told = await life.say("and now?")
-        assert told.startswith("The model does not accept the conversation: mistral: Unexpected")
+        assert told.startswith("The model rejected our conversation: mistral: Unexpected")
         assert "/undo" in told
         assert await life.say("who am I?") == "You said: who am I?"
     assert any("my name is Ada" in str(message) for message in fake.bodies[-1]["messages"])

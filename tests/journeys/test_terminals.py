@@ -171,7 +171,7 @@ async def test_only_terminals_of_a_conversation_see_it(h: Home) -> None:
                 came = await other.until(IDLE)
                 assert heard(came) == [("you", "hello")]
                 assert texts(came) == ["re: hello"]
-            assert await d.say("me, too") == "you only watch here"
+            assert await d.say("me, too") == "this terminal only watches"
         assert await c.asks("hi") == ["re: hi"]
         assert heard(c.frames) == []
 

@@ -117,7 +117,7 @@ class SaveMemory(msgspec.Struct, frozen=True):
 class Schedule(msgspec.Struct, frozen=True):
     """Plan a task.  *quotes* is searched only in a text that contains an address."""
 
-    asks: ClassVar = "plan this"
+    asks: ClassVar = "schedule this"
     quotes: Quotation | None = None
 
 

@@ -17,7 +17,7 @@ from elwood.foundation.settings import BadSetting, Section, at_least, between, i
 
 def _is_language(name: str) -> None:
     if name not in WORDS:
-        raise BadSetting(f"{name!r} is no language I know", f"use some of {', '.join(WORDS)}")
+        raise BadSetting(f"{name!r} is not a known language", f"use any of {', '.join(WORDS)}")
 
 
 def is_hours(text: str) -> None:
@@ -31,18 +31,16 @@ class Owner:
 
     SECTION: ClassVar = Section("owner", "You.")
 
-    name: str = setting("", help="what Elwood calls you", example='"Ada"')
-    timezone: str = setting(
-        "UTC", help="the time zone you live in, by its IANA name", check=is_timezone
-    )
+    name: str = setting("", help="your name, as Elwood uses it", example='"Ada"')
+    timezone: str = setting("UTC", help="your time zone, by its IANA name", check=is_timezone)
     hours: str = setting(
         "08:00-22:00",
-        help="when you may be bothered: `08:00-22:00`, `mon-fri 8-18`, `always`",
+        help="when Elwood may send you notices: `08:00-22:00`, `mon-fri 8-18`, `always`",
         check=is_hours,
     )
     languages: tuple[str, ...] = setting(
         ("en",),
-        help=f"languages in which a word like `stop`, alone, stops what runs: {', '.join(WORDS)}",
+        help=f"languages in which a message that is only `stop` stops the work: {', '.join(WORDS)}",
         check=_is_language,
     )
 
@@ -59,20 +57,26 @@ class TurnSettings:
     than the *deadline*, so that the error names the provider.
     """
 
-    SECTION: ClassVar = Section("turn", "Bounds of one answer.")
+    SECTION: ClassVar = Section("turn", "Limits of one answer.")
 
-    max_rounds: int = setting(20, help="most model calls for one answer", check=between(1, 1000))
-    max_calls: int = setting(200, help="most tool calls for one answer", check=between(1, 10_000))
-    deadline: float = setting(900.0, help="seconds for one answer", check=between(1, 86_400))
+    max_rounds: int = setting(20, help="maximum model calls for one answer", check=between(1, 1000))
+    max_calls: int = setting(
+        200, help="maximum tool calls for one answer", check=between(1, 10_000)
+    )
+    deadline: float = setting(
+        900.0, help="maximum seconds for one answer", check=between(1, 86_400)
+    )
     model_deadline: float = setting(
-        840.0, help="seconds for one model call, retries included", check=between(1, 86_400)
+        840.0, help="maximum seconds for one model call, with retries", check=between(1, 86_400)
     )
     tool_deadline: float = setting(
-        660.0, help="seconds for one tool call", check=between(1, 86_400)
+        660.0, help="maximum seconds for one tool call", check=between(1, 86_400)
     )
-    max_tools: int = setting(128, help="most tools that a model is shown", check=between(1, 1000))
+    max_tools: int = setting(
+        128, help="maximum number of tools that a model sees", check=between(1, 1000)
+    )
     context_tokens: int = setting(
-        150_000, help="most tokens of history sent to a model", check=at_least(1000)
+        150_000, help="maximum tokens of history sent to a model", check=at_least(1000)
     )
 
 
@@ -108,7 +112,7 @@ def read_hours(text: str) -> Hours | None:
     found, days = _CLOCKS.fullmatch(clocks), _read_days(before)
     if found is None or days is None:
         remedy = "write them like 08:00-22:00, or mon-fri 08:00-18:00, or always"
-        raise BadSetting(f"{text[:_SHOWN]!r} are no hours", remedy)
+        raise BadSetting(f"{text[:_SHOWN]!r} are not valid hours", remedy)
     begin, end = (
         f"{int(hour):02}{minute or ':00'}"
         for hour, minute in (found.group(1, 2), found.group(3, 4))
@@ -118,7 +122,7 @@ def read_hours(text: str) -> Hours | None:
         raise BadSetting(f"{clocks!r} may mean the next morning", remedy)
     for clock, last in ((begin, 24 * 60 - 1), (end, 24 * 60)):
         if clock[3:] > "59" or _minutes(clock) > last:
-            raise BadSetting(f"{clock!r} is no time of day", "write it like 22:00")
+            raise BadSetting(f"{clock!r} is not a time of day", "write it like 22:00")
     return Hours(begin, end, () if len(days) == 7 else days)
 
 

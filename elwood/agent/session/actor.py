@@ -69,11 +69,11 @@ ALARM = 30.0
 LAST_RESPONSE = 1.5
 
 BELONGS = (
-    "That looks like a credential ({}). I have not kept it, and the model has not seen it. It "
-    "still stands in this chat: delete it here, and replace it if others may have read it.\n\n"
-    "Secrets that I need belong into a file of their own that is named in config.toml "
-    '(`key = "file:/…"`), into a systemd credential (`LoadCredential=`), or into the environment; '
-    "docs/operating.md says more. I read them when I start."
+    "That looks like a credential ({}). I did not keep it, and the model has not seen it. It is "
+    "still in this chat: please delete it here. If others may have read it, replace it.\n\n"
+    "Do I need this secret? Then put it into a separate file and name that file in config.toml "
+    '(`key = "file:/…"`). A systemd credential (`LoadCredential=`) or an environment variable also '
+    "works. I read secrets when I start. docs/operating.md explains this."
 )
 # Share of the context for the system prompt: one of this many.
 PROMPT_SHARE = 4
@@ -145,14 +145,14 @@ class SessionActor:
         # The permissions of the conversation end with it, so they are revoked first.
         with trio.move_on_after(WITHDRAW_LIMIT) as scope:
             await self._runner.approvals.cancel_pending(anew=True)
-        why = "approvals are away" if scope.cancelled_caught else ""
+        why = "approvals did not respond" if scope.cancelled_caught else ""
         try:
             if not why:
                 await self._log.record(Archived())
         except DiskFull as error:
             why = str(error)
         if why:
-            log.warning("conversation was not put away", extra={"why": why})
+            log.warning("conversation was not archived", extra={"why": why})
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
@@ -228,8 +228,8 @@ class SessionActor:
     async def _refuse_all(self, mailbox: Mailbox[SessionsMail], damage: JournalDamaged) -> bool:
         """Refuse all messages, with the reason, until a person has repaired the log (CP-34)."""
         log.error("session refuses work", extra={"why": str(damage)})
-        refused = Refused(f"This conversation's log is damaged. {damage}")
-        with waiting(f"a person, as {damage}", limit=ALARM):
+        refused = Refused(f"I cannot read the log of this conversation. {damage}")
+        with waiting(f"a person to repair the log: {damage}", limit=ALARM):
             while await self._answer_all(mailbox, refused, self._settings.idle):
                 try:
                     await self._log.open()
@@ -470,7 +470,7 @@ class Sessions:
 
 
 def _refuse(message: SessionsMail, why: str) -> None:
-    _answer(message, Refused(f"This conversation cannot take anything now: {why}."))
+    _answer(message, Refused(f"I cannot take messages for this conversation now: {why}."))
 
 
 def _answer(message: SessionsMail, answer: Reception) -> None:

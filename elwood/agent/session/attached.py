@@ -134,8 +134,9 @@ class SessionClients:
                     client.give(frames.Message(id=id_, text=text, markdown=text, is_said=True))
             has_box = client.mode == "talk" and turn and turn.route.channel == self._name
             is_asked = turn and turn.asking and not has_box
-            under_way = turn.under_way if turn and (turn.running or is_asked) else ""
-            client.give_running(one_line(self._core.redactor(under_way), MAX_RUNNING))
+            waits = turn.under_way if turn and is_asked else ""
+            running = (turn.running if turn else "") or waits
+            client.give_running(one_line(self._core.redactor(running), MAX_RUNNING))
         now = frames.State(
             busy=bool(turn or state.undelivered),
             waiting=len(waiting),
@@ -185,19 +186,21 @@ class SessionClients:
         """Send a message to the session; return why it was refused, or ""."""
         session = view.client.session
         if view.client.mode == "watch":
-            return "you only watch here"
+            return "this terminal only watches"
         if len(said.text.encode()) > frames.MAX_TEXT or len(said.files) > frames.MAX_FILES:
-            return f"more than {frames.MAX_TEXT >> 10} KiB of text, or {frames.MAX_FILES} files"
+            return (
+                f"it has more than {frames.MAX_TEXT >> 10} KiB of text, or {frames.MAX_FILES} files"
+            )
         if not (said.text.strip() or said.files):
             return "it is empty"
         files = []
         for path in said.files:
             if self._keeper is None:
-                return "files of this machine cannot be named here"
+                return "you cannot send files of this machine here"
             try:
                 files.append(await self._store(self._keeper, session, Path(path)))
             except (OSError, PathRefused, Unconfined) as error:
-                return f"I cannot take {path}: {error}"
+                return f"I cannot read {path}: {error}"
         view.own = f"{self._name}:{said.id}"
         make = partial(
             Inbound,
@@ -213,7 +216,7 @@ class SessionClients:
             case Taken():
                 return ""
             case Busy(count):
-                return f"{count} messages are waiting already"
+                return f"{count} messages are already waiting"
             case Refused(why) | NotNow(why):
                 return why
 

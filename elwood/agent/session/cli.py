@@ -12,46 +12,54 @@ READING, VERIFY = "elwood.agent.session.reading.cli", "elwood.agent.session.read
 
 
 def _of_receipts(parser: "ArgumentParser") -> None:
-    when = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
+    when = "only calls since 2h or 3d ago, or since a date: 2026-11-01, 2026-11-01T10:00"
     parser.add_argument("--since", metavar="WHEN", help=when)
-    parser.add_argument("--session", metavar="ID", help="of this conversation only")
-    parser.add_argument("--tool", metavar="NAME", help="of this tool only")
-    parser.add_argument("--outcome", choices=OUTCOMES, help="that came to this only")
+    parser.add_argument("--session", metavar="ID", help="only calls of this conversation")
+    parser.add_argument("--tool", metavar="NAME", help="only calls of this tool")
+    parser.add_argument("--outcome", choices=OUTCOMES, help="only calls with this outcome")
     json_switch(parser)
-    parser.add_argument("--limit", metavar="N", type=count, default=100, help="how many at most")
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=100, help="maximum number of calls (100)"
+    )
 
 
 def _of_verify(parser: "ArgumentParser") -> None:
     from pathlib import Path
 
-    parser.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
-    parser.add_argument("--against", metavar="BACKUP", type=Path, help="and what a backup knows")
-    parser.add_argument("--accept", action="store_true", help="tell what is missing no more")
+    parser.add_argument("paths", nargs="*", type=Path, help="journals or folders (all)")
+    parser.add_argument(
+        "--against", metavar="BACKUP", type=Path, help="also compare with this backup"
+    )
+    parser.add_argument(
+        "--accept", action="store_true", help="accept what is missing, and stop reporting it"
+    )
 
 
 def _of_show(parser: "ArgumentParser") -> None:
-    parser.add_argument("session", metavar="ID", help="the conversation; session list names all")
-    parser.add_argument("--turn", metavar="N", type=count, help="tell this turn")
+    parser.add_argument("session", metavar="ID", help="the conversation, as listed by session list")
+    parser.add_argument("--turn", metavar="N", type=count, help="show this turn")
 
 
 def _of_export(parser: "ArgumentParser") -> None:
     from pathlib import Path
 
-    parser.add_argument("id", metavar="ID", help="the conversation; session list names all")
-    parser.add_argument("--format", choices=["md", "html"], default="md", help="of the file (md)")
-    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="where to (stdout)")
+    parser.add_argument("id", metavar="ID", help="the conversation, as listed by session list")
+    parser.add_argument(
+        "--format", choices=["md", "html"], default="md", help="format of the file (md)"
+    )
+    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="output file (stdout)")
 
 
 COMMANDS = (
     CliCommand(
         "receipts",
-        "Show what tools did, or prove the records.",
+        "Show the calls of tools, or verify the records.",
         imported(READING, "receipts"),
         _of_receipts,
         within=(
             CliCommand(
                 "verify",
-                "prove that no record was edited, moved or removed",
+                "check that no record was edited, moved or removed",
                 imported(VERIFY, "verify"),
                 _of_verify,
                 needs=lambda given: "nothing" if given.paths else "settings",
@@ -60,29 +68,29 @@ COMMANDS = (
     ),
     CliCommand(
         "budget",
-        "Show what models cost, and how near the limits are.",
+        "Show the cost of models, and the limits.",
         imported(READING, "budget"),
         json_switch,
     ),
     CliCommand(
         "session",
-        "List conversations, show one, or write one into a file.",
+        "List, show or export conversations.",
         within=(
             CliCommand(
                 "list",
-                "List the conversations on the disk.",
+                "List the stored conversations.",
                 imported(READING, "list_sessions"),
                 json_switch,
             ),
             CliCommand(
                 "show",
-                "List a conversation's turns, or tell one.",
+                "List the turns of a conversation, or show one turn.",
                 imported(READING, "show"),
                 _of_show,
             ),
             CliCommand(
                 "export",
-                "Write a conversation into one file.",
+                "Export a conversation to a file.",
                 imported(READING, "export"),
                 _of_export,
                 needs="secrets",

@@ -110,7 +110,7 @@ def _check(wanted: ChildRun, context: ToolContext) -> tuple[str, ...]:
     if not context.number:
         raise ToolFailure("only a call of the model can start a child run")
     if context.earlier >= MAX_IN_TURN:
-        raise ToolFailure(f"one turn can start {MAX_IN_TURN} child runs at most")
+        raise ToolFailure(f"one turn can start at most {MAX_IN_TURN} child runs")
     names = context.tools if wanted.tools is None else wanted.tools
     if missing := sorted(set(names) - set(context.tools)):
         raise ToolFailure(f"no such tool: {', '.join(missing)}")
@@ -146,7 +146,7 @@ def _inbound(
 
 
 def _output(child: str, done: RunResult) -> Output:
-    waits = "\n[A call of it waits for the owner, who is told of the result.]"
+    waits = "\n[One of its calls waits for the owner. The owner will receive its result.]"
     return Output(
         f"{done.text}{waits if done.waiting else ''}",
         untrusted=done.label.untrusted,

@@ -210,8 +210,8 @@ class Delivery:
 
         place = f"the {'chat' if route.private else 'group'} {route.chat}"
         await TellOwner(self._channels.outboxes, elsewhere, self._redactor)(
-            f"Nothing I send to {place} arrives any more ({why}). This is the first answer that "
-            f"was lost; later ones are kept for `elwood session show {self._log.id}`.\n\n"
+            f"I can no longer send messages to {place}: {why}. I could not post the answer below. "
+            f"To see later ones, use `elwood session show {self._log.id}` in a terminal.\n\n"
             f"{cut(replied.text, LOST)}"
         )
 

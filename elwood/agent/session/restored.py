@@ -22,12 +22,12 @@ from elwood.agent.session.reading.receipts import activity
 
 NAME = "restored.json"
 TOLD = (
-    "I was restored from a backup of {}. What was under way then{} I have not gone on with, as it "
-    "may have been done since. Ask again for what is still to be done."
+    "I was restored from a backup of {}. I did not continue my work from that time{}, because it "
+    "may have been done since. If something is still missing, please ask again."
 )
 AGAIN = (
-    "I was restored from a backup of {}. This may have been done since, so I have not done it; ask "
-    "again if it is still to be done."
+    "I was restored from a backup of {}. I may have handled your message after that backup, so I "
+    "did not handle it again. If it is still needed, please send it again."
 )
 
 
@@ -121,7 +121,7 @@ def closing_entries(
         ended = [_ended(turn.id, call) for call in turn.calls.values() if call.ended is None]
         known += ended
         heard = [*turn.inputs, *heard]
-        under_way, footer = f" ({turn.under_way})", activity([*turn.receipts, *ended])
+        under_way, footer = f" (I was {turn.under_way})", activity([*turn.receipts, *ended])
     said = [received for received in heard if received.bounds is None]
     # The task list shows the outcomes of runs; no person waits for their answers.
     quiet = not said and (turn is None or turn.bounds is not None)

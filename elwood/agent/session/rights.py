@@ -28,7 +28,7 @@ def refusal(name: str, right: Right, role: Role, *, private: bool) -> str:
     """Return why the command *name* is not for *role* here; "" if it is.
 
     >>> refusal("undo", CONVERSATION, "guest", private=False)
-    '/undo is not for guests here: my owner can let you in.'
+    'Guests cannot use /undo here. My owner can let you in.'
     >>> refusal("undo", CONVERSATION, "guest", private=True)
     ''
     """
@@ -36,5 +36,5 @@ def refusal(name: str, right: Right, role: Role, *, private: bool) -> str:
     if ROLES.index(role) > ROLES.index(least or right.private):
         if "admin" in (least, right.private):
             return f"/{name} is for my owner only."
-        return f"/{name} is not for guests here: my owner can let you in."
-    return "" if least else f"/{name} is private, and others read this chat: ask me in our own."
+        return f"Guests cannot use /{name} here. My owner can let you in."
+    return "" if least else f"/{name} is private, and others read this chat: send it to me alone."

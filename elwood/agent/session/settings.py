@@ -17,25 +17,22 @@ class SessionSettings:
     SECTION: ClassVar = Section("sessions", "Conversations.")
 
     idle: float = setting(
-        600.0, help="seconds after which a quiet conversation leaves memory", check=at_least(1)
+        600.0, help="seconds after which an idle conversation leaves memory", check=at_least(1)
     )
     in_memory: int = setting(
-        16,
-        help="conversations that stay in memory, besides those with work left",
-        check=between(1, 10_000),
+        16, help="maximum number of idle conversations kept in memory", check=between(1, 10_000)
     )
     archive: float = setting(
-        86_400.0, help="seconds after which a quiet conversation is put away", check=at_least(60)
+        86_400.0, help="seconds after which an idle conversation is archived", check=at_least(60)
     )
     keep: float = setting(
         63_072_000.0,
-        help="seconds for which older parts of logs are kept, and conversations in which nothing "
-        "happens (2 years); 0: for ever",
+        help="seconds for which older parts of logs and idle conversations are stored (2 years); "
+        "0: forever",
         check=none_or(2_592_000, 3_153_600_000),
     )
     keep_runs: float = setting(
         2_592_000.0,
-        help="seconds for which the same is kept of the runs of tasks (30 days); 0: as long as "
-        "of conversations",
+        help="the same for the runs of tasks (30 days); 0: as long as conversations",
         check=none_or(604_800, 3_153_600_000),
     )

@@ -25,7 +25,7 @@ MAX_MARKDOWN = 64_000
 MAX_NESTING = 20
 REPEAT_MARK = "(again) "
 # Heading of the receipts in the footer of a reply.
-RECORDS_HEAD = "— from the records —"
+RECORDS_HEAD = "— What I actually did —"
 
 # Possible Markdown; a text without a match needs no parser.
 _SYNTAX = re.compile(

@@ -226,8 +226,8 @@ async def test_stop_names_the_interrupted_work(world: World, word: str) -> None:
 
         assert trio.current_time() - start < 2
     assert len(world.said) == 1
-    assert world.said[0].startswith("Stopped. Under way was hang.")
-    assert "? hang (may or may not have happened; not repeated)" in world.said[0]
+    assert world.said[0].startswith("Stopped. I was still running “hang”.")
+    assert "? hang (cut off: it may have done part of its work; I won't repeat it)" in world.said[0]
 
 
 async def test_a_stop_survives_a_crash(world: World) -> None:
@@ -238,7 +238,7 @@ async def test_a_stop_survives_a_crash(world: World) -> None:
         Received("b", "/stop", "me", ROUTE, trio.current_time()),
     )
 
-    assert world.said == ["Stopped. Under way was the model's answer."]
+    assert world.said == ["Stopped. I was still writing the answer."]
     assert not world.asked
 
 
@@ -269,14 +269,14 @@ async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: b
             assert await dead.say("more") == Taken()
         await trio.sleep(10)
         # Approvals did not answer: the next process must finish the stop.
-        assert world.said[-1].startswith(("Working on", "Nothing is running here."))
+        assert world.said[-1].startswith(("I am ", "Nothing is running here."))
     world.model = echo
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
         assert h.approver.withdrawn == ["t1/c"]
         assert not h.states["s"].pending
-    stopped = "Stopped. Under way was the model's answer." if is_open else "Nothing is running. "
+    stopped = "Stopped. I was still writing the answer." if is_open else "Nothing is running. "
     assert any(text.startswith(stopped) for text in world.said)
     assert world.said[-1] == "re: more"
     assert len(world.asked) == asked + 1
@@ -293,7 +293,7 @@ async def test_a_stop_lists_earlier_messages(world: World) -> None:
     )
 
     assert world.said == [
-        "Stopped. Under way was the model's answer.\n\nNot answered yet: “one”, “two”.",
+        "Stopped. I was still writing the answer.\n\nNot answered yet: “one”, “two”.",
         "re: three",
     ]
     assert [button.text for button in world.posts[0].buttons] == ["Answer them now"]
@@ -476,10 +476,10 @@ async def test_a_slow_feature_blocks_no_message(world: World) -> None:
             assert await h.say("/status") == Taken()
             assert await h.say("two") == Taken()
         await trio.sleep(2)
-        assert world.said[-1].startswith("Working on")
+        assert world.said[-1].startswith("I am ")
         await h.talk("/stop")
 
-    stopped = "Stopped. Under way was the model's answer.\n\nNot answered yet: “two”."
+    stopped = "Stopped. I was still writing the answer.\n\nNot answered yet: “two”."
     assert world.said[-1] == stopped
     assert not world.asked
 

@@ -63,19 +63,19 @@ async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
         await say(h, "/retry", "/undo 2", "/resume 2", "four")
 
     assert heard(world) == ["one", "four"]
-    assert "2 messages back" in world.said[-3]
+    assert "your last 2 messages" in world.said[-3]
 
 
 @pytest.mark.parametrize(
     ("given", "left", "told"),
     [
-        ("1", ["one", "two", "four"], "I have taken this back, and what followed"),
-        ("2", ["one", "four"], "I have taken your last 2 messages back, and what followed"),
-        ("9", ["four"], "I have taken your last 3 messages back, and what followed"),
-        ("ALL", ["four"], "I have taken all of this conversation back"),
-        ("0", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
-        ("two", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
-        ("-1", ["one", "two", "three", "four"], "Say how many of your messages, or all"),
+        ("1", ["one", "two", "four"], "I took back your last message and everything after"),
+        ("2", ["one", "four"], "I took back your last 2 messages and everything after"),
+        ("9", ["four"], "I took back your last 3 messages and everything after"),
+        ("ALL", ["four"], "I took back this whole conversation"),
+        ("0", ["one", "two", "three", "four"], "Tell me how many of your messages"),
+        ("two", ["one", "two", "three", "four"], "Tell me how many of your messages"),
+        ("-1", ["one", "two", "three", "four"], "Tell me how many of your messages"),
     ],
 )
 async def test_undo_takes_a_count(world: World, given: str, left: list[str], told: str) -> None:
@@ -107,9 +107,9 @@ async def test_undo_stops_at_the_first_message(world: World) -> None:
     assert [said.split(" ", 2)[0:2] for said in world.said[:3]] == [
         ["There", "is"],
         ["There", "is"],
-        ["Nothing", "was"],
+        ["This", "conversation"],
     ]
-    assert world.said[3].startswith("There is no conversation to go back to")
+    assert world.said[3].startswith("There is no other conversation")
     assert world.said[-1].startswith("There is nothing to take back")
 
 
@@ -118,7 +118,7 @@ async def test_undo_lists_the_effects(world: World) -> None:
     async with house(world) as h:
         await say(h, "act", "/undo")
 
-    assert "What was done then stays done" in world.said[-1]
+    assert "My actions from that part are not undone" in world.said[-1]
     assert "✓ act rent" in world.said[-1]
     assert world.effects.done == ["act rent"]
 
@@ -201,7 +201,7 @@ async def test_branches_can_be_left_and_resumed(world: World) -> None:
         await say(h, "four")
 
     assert heard(world) == ["one", "two", "four"]
-    assert "2 Trip: marked" in tree
+    assert "2 Trip: saved" in tree
     assert "1: left" in tree
     assert "→ 3: here, 2 turns" in tree
     assert "“one” … “three”" in tree
@@ -211,7 +211,7 @@ async def test_unknown_numbers_are_refused(world: World) -> None:
     async with house(world) as h:
         await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
 
-    assert "nothing so far back" in world.said[1]
+    assert "does not have that many messages" in world.said[1]
     assert "/sessions" in world.said[2]
     assert "“nowhere”" in world.said[3]
 

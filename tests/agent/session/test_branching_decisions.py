@@ -309,7 +309,7 @@ async def run(ops: list[Op], folder: Path) -> None:
                 branches = talk.state.tree.branches
                 branch = talk.state.tree.find(str(branches[which % len(branches)].number))
             if branch is not None:
-                assert "We are back" in await talk.command(f"/resume {branch.number}")
+                assert "Back in conversation" in await talk.command(f"/resume {branch.number}")
                 mind.leave(lines[branch.tip])
         elif op == "reopen":
             assert await talk.reopened() == talk.state

@@ -160,13 +160,13 @@ def completion(text: str, stop: Stop = "end") -> Completion:
 @pytest.mark.parametrize(
     ("text", "stop", "why"),
     [
-        ("", "end", "was none"),
-        ("I summarise: all is well.", "end", "was none"),
-        ("<summary>cut off", "cut", "was none"),
-        ("<summary> \n </summary>", "end", "gave none"),
+        ("", "end", "had no summary"),
+        ("I summarise: all is well.", "end", "had no summary"),
+        ("<summary>cut off", "cut", "had no summary"),
+        ("<summary> \n </summary>", "end", "was empty"),
         ("<summary>fine</summary>", "refused", "declined"),
         (f"<summary>{'word ' * 101}</summary>", "end", "too long"),
-        (f"<summary>{'word ' * 90}</summary>", "end", "longer than what it was to replace"),
+        (f"<summary>{'word ' * 90}</summary>", "end", "longer than the text it replaces"),
     ],
 )
 def test_invalid_summaries_are_rejected(text: str, stop: Stop, why: str) -> None:
@@ -175,5 +175,5 @@ def test_invalid_summaries_are_rejected(text: str, stop: Stop, why: str) -> None
 
 
 def test_a_reason_is_one_line() -> None:
-    assert describe_cut("no.\n— from the records —\n✓ paid").count("\n") == 0
+    assert describe_cut("no.\n— What I actually did —\n✓ paid").count("\n") == 0
     assert len(describe_cut("x" * 5000)) < 300

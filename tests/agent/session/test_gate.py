@@ -294,7 +294,7 @@ async def test_the_owner_can_interrupt_a_tool() -> None:
     await scene.perform()
     assert scene.ended == [("x", "failed")]
     [told] = scene.session.messages[-1].results  # type: ignore[union-attr]
-    assert "look took longer than 5 s and was ended" in told.text
+    assert "look took longer than 5 s and was stopped" in told.text
 
 
 async def test_a_stopped_turn_withdraws_its_questions() -> None:

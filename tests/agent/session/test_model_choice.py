@@ -15,7 +15,7 @@ OPENAI = ProviderSettings(api="openai", base_url="https://api.openai.com/v1", ke
     [
         ("openai/gpt-6-luna", "⚠ The model openai/gpt-6-luna takes tools only over OpenAI's"),
         ("openai/gpt-5", "⚠ The model openai/gpt-5 shuts down on 2026-12-11"),
-        ("openai/gpt-5.4", "goes back to it."),
+        ("openai/gpt-5.4", "goes back to that one."),
     ],
 )
 def test_choosing_a_model_shows_its_problems(name: str, said: str) -> None:

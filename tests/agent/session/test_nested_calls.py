@@ -102,7 +102,7 @@ async def test_an_approved_nested_write_runs() -> None:
     assert scene.told == "did a"
     [asked] = scene.approver.asked
     assert asked.question.call == "t1/c0.1"
-    assert asked.question.why == "it changes something; outer o wants it"
+    assert asked.question.why == "it changes something; it is part of outer o"
     kinds = [type(e) for e in scene.entries if getattr(e, "call", "") == "c0.1"]
     assert kinds.index(CallPending) < kinds.index(CallStarted) < kinds.index(CallEnded)
     assert scene.receipts == [("c0.1", "act", "ok"), ("c0", "outer", "ok")]
@@ -160,7 +160,7 @@ async def test_an_unanswered_question_is_withdrawn_with_its_call() -> None:
     """Unlike a model's call, a running tool cannot wait for days."""
     scene = Nesting(calls(("act", "a")))
     await scene.perform()
-    assert scene.told.startswith("denied: act: not run: the owner was asked and did not answer")
+    assert scene.told.startswith("denied: act: not run: the owner did not answer")
     assert scene.approver.withdrawn == ["t1/c0.1"]
     assert not scene.session.pending
 
@@ -218,7 +218,9 @@ async def test_a_nested_call_needs_the_rights_of_its_tool() -> None:
     """A read-only tool runs in parallel with others, and again after a crash."""
     scene = Nesting(calls(("act", "a"), ("look", "b")), ("reader", "r"))
     await scene.perform()
-    assert scene.told == ("denied: act: reader only reads, so it may only call what reads | did b")
+    assert scene.told == (
+        "denied: act: reader only reads, so it may only call tools that read | did b"
+    )
     assert scene.approver.asked == []
 
 
@@ -256,7 +258,7 @@ async def test_nested_calls_have_their_own_limit() -> None:
 
     scene = Nesting(script)
     await scene.perform()
-    assert scene.told.startswith("1000 denied: look: 1000 calls were made within others")
+    assert scene.told.startswith("1000 denied: look: this turn has already made 1000 nested calls")
     assert len(scene.receipts) == gate.MAX_NESTED + 1
 
 
@@ -275,7 +277,7 @@ async def test_a_finished_tool_makes_no_calls() -> None:
 
         scene = Nesting(script)
         await scene.perform()
-    assert late == ["denied: act: the call that makes it has ended"]
+    assert late == ["denied: act: the call that made it has ended"]
     assert scene.receipts == [("c0", "outer", "ok")]
 
 
@@ -295,7 +297,7 @@ async def test_a_background_call_ends_before_its_tool() -> None:
         scene.approver.verdicts["act"] = YES
         scene.during = trio.sleep_forever
         await scene.perform()
-    assert late == ["unknown: act: the call that makes it has ended"]
+    assert late == ["unknown: act: the call that made it has ended"]
     assert scene.receipts == [("c0.1", "act", "unknown"), ("c0", "outer", "ok")]
 
 

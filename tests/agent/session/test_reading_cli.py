@@ -278,7 +278,7 @@ async def test_removed_segments_are_reported(
     segments(path.with_name("closed.jsonl"))[1].unlink()
     assert run(tmp_path, "receipts", "verify") == 0
     out = capsys.readouterr().out
-    assert f"the {second - 1} entries before them are not kept" in out
+    assert f"the {second - 1} entries before them were deleted" in out
     assert "closed.jsonl: 0 entries in 1 lines" in out
     assert run(tmp_path, "session", "show", "home", "--turn", "2") == 0
     assert "Anna" in capsys.readouterr().out
@@ -431,7 +431,7 @@ async def test_a_transcript_lists_every_action(
     _, row = capsys.readouterr().out.splitlines()
     assert "do [2J it" in row
     assert row.endswith("answered")
-    with pytest.raises(CliFailure, match=r"^there is no turn 99 of home$"):
+    with pytest.raises(CliFailure, match=r"^home has no turn 99$"):
         run(tmp_path, "session", "show", "home", "--turn", "99")
     run(tmp_path, "session", "show", "home", "--turn", "1")
     lines = capsys.readouterr().out
@@ -444,6 +444,6 @@ async def test_a_transcript_lists_every_action(
         "decided:\n  once tg:1",
         "✗ run_command make (failed):\n  no",
         "⏳ send_message Anna (waiting)",
-        "Elwood, answering:\n  It waits.",
+        "Elwood, answer:\n  It waits.",
     ):
         assert words in lines

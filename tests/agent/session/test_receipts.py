@@ -93,12 +93,12 @@ def test_calls_are_listed_in_pages(given: str, count: int) -> None:
 
     assert len(told.footer.splitlines()) == count
     if count:
-        assert "20 in all, the newest last" in told.text
+        assert ": 20. The newest is the last." in told.text
         last = 20 if not given else 10
         assert told.footer.endswith(f"1970-01-01 00:{last} ✓ write_file {last} · #{last}")
     else:
         assert "/receipts 12" in told.text
-    assert listing([], "", UTC).text == "No tool was called in this conversation."
+    assert listing([], "", UTC).text == "I have not used any tools in this conversation."
 
 
 def numbered(number: int, target: str, looked: str = "", ruling: str = "") -> CallEnded:
@@ -154,8 +154,8 @@ def test_an_opened_call_shows_everything_but_secrets() -> None:
         "7: ✓ pay \\*Ann\\* · allowed once by you\n\n"
         "- when: 1970-01-01 00:00:09\n- took: 1.0 s\n"
         "- decided: allowed once by you (tg:1)\n- label: untrusted, from mail\n\n"
-        'Given:\n```\n{"to": "Ann", "key": "***"}\n```\n\n'
-        "Came of it:\n````\n***\n```\npaid\n````"
+        'Arguments:\n```\n{"to": "Ann", "key": "***"}\n```\n\n'
+        "Result:\n````\n***\n```\npaid\n````"
     )
     assert told.pages == {"8 →": "/receipts 8"}
     assert "no call" in opened(log, 9, UTC, str).text.lower()

@@ -135,7 +135,7 @@ def crash() -> Completed:
 @pytest.mark.parametrize(
     ("outcome", "why", "times"),
     [
-        (answer(""), "was none", 3),
+        (answer(""), "had no summary", 3),
         (ModelUnavailable("the key was refused"), "the key was refused", 1),
         (ContextTooLong("200 tokens over"), "200 tokens over", 1),
         (BadHistory("messages: no"), "messages: no", 1),

@@ -99,7 +99,7 @@ async def test_a_stopped_run_names_the_interrupted_work(world: World) -> None:
         first = await stop_run(h, "task:1")
         assert first == await stop_run(h, "task:1")
     assert first is not None
-    assert first.text.startswith(f"{WHY}. Under way was hang.")
+    assert first.text.startswith(f"{WHY}. I was still running “hang”.")
     assert (first.failed, first.acted) == (True, True)
 
 
@@ -115,7 +115,7 @@ async def test_a_run_stopped_after_a_restart_does_not_continue(world: World) -> 
         nursery.cancel_scope.cancel()
     async with house(world) as h:
         result = await stop_run(h, "task:1")
-    assert result == RunResult(f"{WHY}. Under way was the model's answer.", failed=True)
+    assert result == RunResult(f"{WHY}. I was still writing the answer.", failed=True)
 
 
 async def test_a_run_stopped_early_never_starts(world: World) -> None:
@@ -135,7 +135,7 @@ async def test_a_run_stopped_early_never_starts(world: World) -> None:
         waited = world.now()
         await h.quiet()
         assert world.now() - waited > 80
-    assert result == RunResult(f"{WHY}. It had not begun.", failed=True)
+    assert result == RunResult(f"{WHY}. It had not started.", failed=True)
     assert (len(world.asked), world.said) == (1, ["hello"])
 
 

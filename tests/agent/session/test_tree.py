@@ -57,7 +57,7 @@ def test_the_listing_shows_the_current_branch_first() -> None:
     tree.go_on(1)
     assert [*listing(tree, path(2, 12), 120.0).values()] == [
         "→ 1: here, 2 turns: “words 2” … “words 12”",
-        "3 x: marked 60 s ago, 2 turns: “words 6” … “words 8”",
+        "3 x: saved 60 s ago, 2 turns: “words 6” … “words 8”",
     ]
     tree.leave(path(2, 12), 14, 130.0, "left")
     assert [(branch.number, branch.tip) for branch in tree.branches] == [(3, 9), (1, 14)]

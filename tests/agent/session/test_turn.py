@@ -121,7 +121,7 @@ async def test_reads_run_in_parallel_and_writes_in_order() -> None:
         ("look", '{"name": "x"', "bad arguments for look"),  # LLM-14
         ("look", '{"name": "\\ud800"}', "bad arguments for look"),
         ("fail", "{}", "there is nothing to do it with"),
-        ("crash", "{}", "crash broke (ZeroDivisionError)"),
+        ("crash", "{}", "crash crashed (ZeroDivisionError)"),
     ],
 )
 async def test_a_failed_call_is_a_result(name: str, arguments: str, expected: str) -> None:
@@ -179,7 +179,7 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("no")
 @pytest.mark.parametrize(
     ("steps", "text", "failed"),
     [
-        pytest.param([CUT, CUT], "nothing was run.", True, id="llm-15: twice the limit, once"),
+        pytest.param([CUT, CUT], "so I did not run it.", True, id="llm-15: twice the limit, once"),
         pytest.param(
             [answer(text, "cut") for text in ("one ", "two ", "three")],
             "one two three\n\n[cut off: the answer was too long]",
@@ -194,17 +194,17 @@ CUT, BAD = call(ACT, stop="cut"), BadHistory("no")
         ),
         pytest.param([call(ACT, stop="end", text="hm")], "hm", False, id="llm-21"),
         pytest.param([call(ACT, stop="unknown", text="hm")], "hm", False, id="llm-21: unknown"),
-        pytest.param([answer("")], "The model gave no text.", True, id="llm-22"),
+        pytest.param([answer("")], "The model returned no text.", True, id="llm-22"),
         pytest.param(
             [call(("c", "look", '{"name": "x"}')), answer(""), answer("")],
-            "The model gave no text.",
+            "The model returned no text.",
             True,
             id="llm-22: asked about once",
         ),
         pytest.param([BudgetSpent("5 USD are spent")], "5 USD are spent", True, id="money"),
         pytest.param([ModelUnavailable("no key")], "now: no key", True, id="no model"),
         pytest.param([ContextTooLong("by 9")], "too long for the model: by 9", True, id="llm-30"),
-        pytest.param([BAD] * 2, "/new begins another one.", True, id="mending ends"),
+        pytest.param([BAD] * 2, "/new starts another one.", True, id="mending ends"),
     ],
 )
 async def test_how_a_turn_ends(steps: list[Completed], text: str, failed: bool) -> None:
@@ -257,7 +257,7 @@ async def test_llm_43_a_loop_of_rounds_is_stopped() -> None:
     assert end.failed
     assert "3 rounds" in end.text
     receipts = [e for e in scene.entries if type(e).__name__ == "CallEnded"]
-    assert activity(receipts) == "— from the records —\n✓ looked at 3 things"  # type: ignore[arg-type]
+    assert activity(receipts) == "— What I actually did —\n✓ looked at 3 things"  # type: ignore[arg-type]
 
 
 async def test_the_model_is_reminded_of_the_receipts() -> None:
@@ -269,7 +269,7 @@ async def test_the_model_is_reminded_of_the_receipts() -> None:
     notices = [[m.text for m in r.messages if isinstance(m, Notice)] for r in scene.model.asked]
     assert [len(told) for told in notices] == [0, 0, 1, 2]
     first, second = notices[-1]
-    assert first.startswith("The reader will be shown below your answer")
+    assert first.startswith("The reader will see these records below your answer")
     assert [f"✓ act {n}" in first for n in range(3)] == [True, True, False]
     assert [f"✓ act {n}" in second for n in range(3)] == [False, False, True]
 
@@ -289,7 +289,7 @@ async def test_excess_calls_in_a_response_are_refused() -> None:
     assert len(scene.results) == MAX_CALLS
     told = scene.model.asked[-1].messages[-1]
     assert isinstance(told, Notice)
-    assert f"first {MAX_CALLS} were run" in told.text
+    assert f"Only the first {MAX_CALLS} of" in told.text
     said = scene.model.asked[-1].messages[1]
     assert isinstance(said, Assistant)
     assert said.text == "I look."

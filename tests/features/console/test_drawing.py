@@ -59,7 +59,7 @@ def test_markdown_is_drawn_completely() -> None:
 
 
 def test_receipts_are_separate_and_not_markdown() -> None:
-    footer = "— from the records —\n✓ write *a*.txt · allowed once by you"
+    footer = "— What I actually did —\n✓ write *a*.txt · allowed once by you"
     message = Message(id="m", text="x", markdown=native("Done.", footer))
     drawn = drawing.message(message, 80)
     assert shown(drawn) == ["Done.", "", *footer.splitlines()]

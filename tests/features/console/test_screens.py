@@ -59,7 +59,7 @@ THOUGHT = """\
 I should look at the folder first: there may be **so many** messages that one run is too long.
 """
 FOOTER = """\
-— from the records —
+— What I actually did —
 ✓ shell ls -la ~/Mail · allowed once by you
 ✗ fetch_page https://example.org/notes (failed)
 ✓ looked at 2 files"""

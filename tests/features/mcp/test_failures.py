@@ -63,7 +63,7 @@ async def test_mcp_01_02_a_server_that_exits_harms_nothing_else(tmp_path: Path) 
         assert "it ended with 3; it wrote: no licence" in await house.until("/mcp", "ended with 3")
         said = await house.do(["exit", 1])
         assert "fake ended during the call" in said
-        assert "may or may not have happened" in await house.ask("/receipts")
+        assert "it may have done part of its work" in await house.ask("/receipts")
         assert "\nhello\n" in await house.call("other__echo", text="hello")
         await ready(house)
         assert "restarts: 1" in await house.ask("/mcp show fake")
@@ -83,7 +83,7 @@ async def test_mcp_04_10_a_hanging_call_times_out_and_its_answer_is_dropped(tmp_
         await ready(house)
         said = await house.do(["sleep", 3], ["text", "too late"])
         assert "gave no answer in time" in said
-        assert "may or may not have happened" in await house.ask("/receipts")
+        assert "it may have done part of its work" in await house.ask("/receipts")
         await still_well(house)
 
 
@@ -261,7 +261,7 @@ async def test_mcp_21_a_servers_hints_do_not_lower_a_risk(tmp_path: Path) -> Non
         await house.line.hear(lambda said: "May I use fake__echo?" in said)
         await house.ask("/stop")
         assert "ended during the call" in await house.do(["exit", 1])
-        assert "may or may not have happened" in await house.ask("/receipts")
+        assert "it may have done part of its work" in await house.ask("/receipts")
 
 
 async def test_mcp_22_23_24_text_links_and_pictures_are_untrusted(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ async def test_mcp_33_no_secret_goes_to_a_server(tmp_path: Path) -> None:
         for text in ("mine-0815-0815", base64.b64encode(b"mine-0815-0815").decode()):
             house.model.own = [("fake__echo", json.dumps({"text": f"the key is {text}"}))]
             said = await house.ask("go on")
-            assert "it would send a secret of the configuration out" in said
+            assert "it would send out a secret from the configuration" in said
 
 
 # --- results beyond the rows ----------------------------------------------------------------------

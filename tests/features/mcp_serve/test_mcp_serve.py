@@ -74,7 +74,7 @@ async def test_all_tools_read_from_the_running_elwood(tmp_path: Path) -> None:
             assert hints == [True, True, True, False]
             failed, text = await call(client, "ask", message="look m0001")
             assert not failed
-            assert undated(text) == "Heard m0001.\n\n— from the records —\n✓ list_files ."
+            assert undated(text) == "Heard m0001.\n\n— What I actually did —\n✓ list_files ."
             # The conversation continues; another name is another conversation.
             assert await call(client, "ask", message="hello m0002") == (False, "Heard m0002.")
             await call(client, "ask", message="hello m0003", session="other")
@@ -93,7 +93,7 @@ async def test_all_tools_read_from_the_running_elwood(tmp_path: Path) -> None:
             for name, arguments, why in (
                 ("search_memory", {}, "missing required field `query`"),
                 ("receipts", {"since": "tomorrow"}, "2h or 3d ago"),
-                ("receipts", {"session": "nobody"}, "there is no conversation called nobody"),
+                ("receipts", {"session": "nobody"}, "there is no conversation nobody"),
                 ("ask", {"message": "x", "session": "../x"}, "matching regex"),
             ):
                 failed, text = await call(client, name, **arguments)
@@ -158,14 +158,14 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
             assert "/allow is for my owner only." in text
             with trio.fail_after(PATIENCE):
                 await heard.wait()
-            assert told[0][1] == "a question to you: act m0001"
+            assert told[0][1] == "waiting for your answer about “act m0001”"
             await one.kill()
             assert one.effects == []
             await one.start()
             one.telegram.press(question.buttons[0], message=question)
         receipt = "✓ act m0001 · allowed once by you"
         [answer] = [block.text for block in answers[0].content if block.type == "text"]
-        assert undated(answer) == f"Heard m0001.\n\n— from the records —\n{receipt}"
+        assert undated(answer) == f"Heard m0001.\n\n— What I actually did —\n{receipt}"
         assert one.effects == ["m0001"]
         assert counts(one) == (2, 2, 2)
     times = [time for time, _ in told]

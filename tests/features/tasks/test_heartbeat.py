@@ -173,7 +173,7 @@ MALFORMED = [
     ("Cadence: 2100-01-01 09:00\nPrompt: x", "Cadence: a single time is no cadence: "),
     ("Cadence: daily\nCadence: weekly\nPrompt: x", "Cadence stands twice: leave one"),
     ("Cadence: daily\nColour: red\nPrompt: x", "'Colour: red' stands behind no key: there are"),
-    ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are no hours: "),
+    ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are not valid hours: "),
     ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' cannot be asked: "),
     ("Cadence: daily\nPrompt: x\nModel: gpt", "Model: 'gpt' is not a model: write cheap, "),
     ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: it is neither: write yes or no"),

@@ -121,7 +121,7 @@ async def test_only_a_group_failure_is_reported_twice(private: bool) -> None:
 
 
 ID = message_of(RUN.planned)
-STOPPED = RunResult("The run took longer than 30 minutes. Under way was tap.", failed=True)
+STOPPED = RunResult("The run took longer than 30 minutes. I was still running “tap”.", failed=True)
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,12 @@ SILENT, TYPING_EVERY = 0.5, 4.0
 # the notice for the model.
 BESIDE_LIMIT, ASKED = 120.0, 60
 BESIDE = (
-    "The person asks something beside the conversation{}. Answer only this, shortly and in words: "
-    "no tool can be used, and neither question nor answer will stay in the conversation."
+    "The person asks a side question{}. Answer only this question, briefly and in words. You "
+    "cannot use tools, and neither the question nor the answer will stay in the conversation."
 )
-GOES_ON = ", while this goes on, even if it is marked as interrupted: {}"
+GOES_ON = ", while your work continues, even if it is marked as interrupted: {}"
 
-GONE = "That is so old that it is not kept any more (sessions.keep)."
+GONE = "That is so old that I have deleted it."
 
 
 class Commands:
@@ -232,14 +232,14 @@ class Commands:
         waited = self._log.state.set_aside.get(call.given, ())
         own = [one for one in waited if one.principal == call.received.principal]
         if not own:
-            return CommandAnswer("I have nothing of yours there. Please write it again.")
+            return CommandAnswer("I no longer have that message. Please write it again.")
         return _replace_command(call.received, own)
 
     async def sessions(self, call: CommandCall) -> CommandAnswer:
         state, now = self._log.state, self._core.clock.now()
         lines, (_, number) = branches(state.tree, state.path, now), asked_page(call.given)
         shown, pages = page(list(lines), number, PAGE, "/sessions")
-        text = "The conversations of this chat; /resume NUMBER goes back to one:"
+        text = "The conversations of this chat. /resume NUMBER goes back to one:"
         buttons = tuple(f"/resume {one}" for one in shown if one != state.tree.line)
         return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
 
@@ -250,14 +250,14 @@ class Commands:
         """Answer a side question from a copy of the conversation as it is now."""
         core, state, question, received = self._core, self._log.state, call.given, call.received
         if not question:
-            return CommandAnswer("Write the question behind it: /btw how far are you?")
+            return CommandAnswer("Write your question after the command: /btw how far are you?")
         if self._beside is not None:
             return CommandAnswer(
-                "I am still at your last side question. Ask again when it is answered."
+                "I am still answering your last side question. Ask again after that."
             )
         goes_on = GOES_ON.format(state.turn.under_way) if state.turn else ""
         asked = render([msgspec.structs.replace(received, text=question)], core.clock)
-        said = "I have no answer to that: it took too long, or was stopped."
+        said = "I have no answer to that: it took too long or was stopped."
         with trio.move_on_after(BESIDE_LIMIT) as self._beside:
             request = Complete(
                 session=self._log.account,
@@ -288,7 +288,7 @@ class Commands:
                 return asked
             done = await approvals.insist(lambda: msgspec.structs.replace(asked, reply=Reply()))
             return CommandAnswer(literal(done.text))
-        return CommandAnswer("I cannot look at that now. Try again in a minute.")
+        return CommandAnswer("I cannot reach the list of people now. Try again in a minute.")
 
     async def _history(self) -> History:
         return await self._log.look_since(0, lambda _, log: History(self._log.id, log))
@@ -305,7 +305,7 @@ class Commands:
                 lambda: msgspec.structs.replace(asked, reply=Reply())
             )
             return CommandAnswer(literal(settled.text))
-        return CommandAnswer("Nobody decides about calls now. Try again in a minute.")
+        return CommandAnswer("I cannot reach the approvals now. Try again in a minute.")
 
     # --- status, records, and costs ---
 
@@ -341,15 +341,15 @@ class Commands:
         core, state = self._core, self._log.state
         owner = call.received.route.private and not call.received.untrusted
         turn = state.turn
-        lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
+        lines = [f"I am {turn.under_way}." if turn else "Nothing is running here."]
         lines += [f"{one.capitalize()}." for one in describe_open_work(state)]
         model = state.model or core.config.of(ModelSettings).role("default").model
         up = duration(core.clock.now() - core.started)
-        lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
+        lines.append(f"Elwood {__version__}, running for {up}, with the model {model}.")
         if owner:
             spent = await self._spent(PATIENCE)
             limits = core.config.of(Limits)
-            cost = in_words(spent, limits) if spent else "What it has cost cannot be said now."
+            cost = in_words(spent, limits) if spent else "I cannot reach the costs now."
             lines.append(cost)
             lines += [core.redactor(line()) for line in self._status]
             lines += [core.redactor(one.told) for one in core.table.stuck()[:MAX_STUCK]]
@@ -358,7 +358,7 @@ class Commands:
     async def budget(self, call: CommandCall) -> CommandAnswer:
         spent = await self._spent(BUDGET_LIMIT)
         if spent is None:
-            return CommandAnswer("What it has cost cannot be said now. Try again in a minute.")
+            return CommandAnswer("I cannot reach the costs now. Try again in a minute.")
         return CommandAnswer(in_list(spent, self._core.config.of(Limits)))
 
     async def _spent(self, seconds: float) -> Spent | None:
@@ -379,26 +379,26 @@ class Commands:
         core, log_, wanted = self._core, self._log, given.lower() or "md"
         format_: Format | None = next((one for one in get_args(Format) if one == wanted), None)
         if format_ is None:
-            return "Say which kind of file: /export md or /export html"
-        typed = f"In a terminal, `elwood session export {log_.id}` writes it."
+            return "Choose the kind of file: /export md or /export html."
+        typed = f"In a terminal, use `elwood session export {log_.id}`."
         if not self._core.channels.at(received.route).files:
-            return f"No file can be sent here. {typed}"
+            return f"I cannot send files here. {typed}"
         history, zone = await self._history(), core.clock.zone
         content = await core.environment.blocking(
             lambda: exported(log_.id, history, zone, format_, core.redactor)
         )
         if not content:
-            return "Nothing was said here yet that could be exported."
+            return "This conversation has no messages to export yet."
         when = datetime.fromtimestamp(core.clock.now(), zone)
         file = Attachment(f"{log_.id}-{when:%Y-%m-%d-%H%M%S}.{format_}", content.encode())
         if len(file.data) > MAX_BYTES:
-            return f"The conversation is too long to be sent. {typed}"
-        sent: PostResult = Unsure(f"nothing was heard of it for {SEND_LIMIT:.0f} s")
+            return f"The conversation is too long to send. {typed}"
+        sent: PostResult = Unsure(f"there was no confirmation for {SEND_LIMIT:.0f} s")
         with trio.move_on_after(SEND_LIMIT):
             async with self._messenger.uploads:
                 sent = await self._messenger.post(received.route, Rich(""), (file,), repeat=again)
         if isinstance(sent, Sent):
-            return "Here is the conversation, as a file."
+            return "Here is the conversation as a file."
         may = "may not have" if isinstance(sent, Unsure) else "has not"
         return f"The file {may} arrived here: {sent.why}. {typed}"
 
@@ -442,5 +442,6 @@ def _approval_request(
 def _describe_cancelled(calls: int) -> str:
     if not calls:
         return ""
-    what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"
-    return f"{what} for your approval will not run."
+    if calls == 1:
+        return "I took back my question to you, so that call will not run."
+    return f"I took back my {calls} questions to you, so those calls will not run."

@@ -76,25 +76,27 @@ class Branching:
 
     async def new(self, call: CommandCall) -> CommandAnswer:
         await self._withdraw(anew=True)
-        text = "A new conversation. I have put the old one away; see /sessions."
+        text = "This is a new conversation. The old one is saved: see /sessions."
         return CommandAnswer(text, entries=(Rewound(0),))
 
     async def undo(self, call: CommandCall) -> CommandAnswer:
         given = call.given
         begun = sum(node.begins for node in self._log.state.path)
         if given and given.lower() != "all" and not (given.isdecimal() and given.strip("0")):
-            return CommandAnswer("Say how many of your messages, or all: /undo 2, /undo all")
+            return CommandAnswer(
+                "Tell me how many of your messages to take back: /undo 2, or /undo all."
+            )
         count = min(int(given[:9]) if given.isdecimal() else 1, begun)
         is_all = given.lower() == "all"
         back = await self._find_undo(count, is_all=is_all)
         if back is None:
             return CommandAnswer("There is nothing to take back in this conversation.")
         await self._notify_undone(back.gone)
-        what = f"your last {count} messages back" if count > 1 else "this back"
-        what = "all of this conversation back" if is_all else f"{what}, and what followed"
-        text = f"I have taken {what}; /sessions shows where it is kept."
+        what = f"your last {count} messages" if count > 1 else "your last message"
+        what = "this whole conversation" if is_all else f"{what} and everything after"
+        text = f"I took back {what}. It is saved: see /sessions."
         if back.done:
-            text += " What was done then stays done."
+            text += " My actions from that part are not undone."
         words = one_line(" ".join(said_in(one.text) for one in back.inputs), WORDS)
         footer = f"“{words}”\n\n{back.done}".strip()
         return CommandAnswer(text, footer, entries=(back.entry,))
@@ -102,12 +104,12 @@ class Branching:
     async def retry(self, call: CommandCall) -> CommandAnswer | AnsweredByTurn:
         back = await self._find_undo()
         if back is None:
-            return CommandAnswer("There is nothing to try again in this conversation.")
+            return CommandAnswer("There is no message to answer again in this conversation.")
         text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
         files = tuple(file for one in back.inputs for file in one.files)
         pending = tuple(file for one in back.inputs for file in one.pending)
         if not (text or files or pending):
-            return CommandAnswer("What you said last is empty, so I cannot try it again.")
+            return CommandAnswer("Your last message is empty, so I cannot answer it again.")
         await self._notify_undone(back.gone)
         told, taint = list(back.notices), self._log.state.taint
         if back.done:
@@ -161,47 +163,49 @@ class Branching:
             count, begun = int(name[:9]), sum(node.begins for node in self._log.state.path)
             back = await self._find_undo(count) if count <= begun else None
             if back is None:
-                return CommandAnswer("There is nothing so far back in this conversation.")
+                return CommandAnswer("This conversation does not have that many messages.")
             what = f"your last {count} messages" if count > 1 else "your last message"
-            text = f"We go on from before {what}. What followed is kept: see /sessions."
+            text = f"We continue from before {what}. The rest is saved: see /sessions."
             return CommandAnswer(text, back.done, entries=(back.entry,))
         if not self._log.state.path:
-            return CommandAnswer("Nothing was said here yet that could be kept.")
+            return CommandAnswer("This conversation has no messages to save yet.")
         number = self._log.state.tree.newest + 1
-        called = f"{number} “{name}”" if name else str(number)
-        text = f"Kept as {called}. We go on from here; /resume {name or number} comes back to it."
+        saved = f"“{name}” (conversation {number})" if name else f"conversation {number}"
+        text = f"Saved as {saved}. We continue here; /resume {name or number} goes back to it."
         return CommandAnswer(text, entries=(Branched(name),))
 
     async def resume(self, call: CommandCall) -> CommandAnswer:
         given = call.given
         branch = self._log.state.tree.find(given)
         if branch is None:
-            what = f"called “{one_line(given, MAX_NAME)}”" if given else "to go back to"
-            return CommandAnswer(f"There is no conversation {what}. /sessions lists what there is.")
+            what = f"conversation “{one_line(given, MAX_NAME)}”" if given else "other conversation"
+            return CommandAnswer(f"There is no {what}. /sessions lists the conversations.")
         found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
         entry = resume_entry(self._log.state, found, branch.tip, branch.number)
-        text, footer = f"We are back in {branch.number}.", summarize_line(found.path)
+        text, footer = f"Back in conversation {branch.number}.", summarize_line(found.path)
         return CommandAnswer(text, footer, entries=(entry,))
 
     async def compact(self, call: CommandCall) -> CommandAnswer:
         state, log_ = self._log.state, self._log
         if (before := state.tokens) < WORTHWHILE:
-            return CommandAnswer(f"It is short, about {before:,} tokens: there is nothing to gain.")
+            text = f"This conversation is still short (about {before:,} tokens)."
+            return CommandAnswer(f"{text} There is no need to shorten it.")
         match await make_room(log_.account, state, self._ask, None):
             case BudgetSpent(why):
                 return CommandAnswer(why)
             case Compacted(summary, upto, why="") as made:
                 kept = sum(node.tokens for node in state.path if node.seq >= upto)
-                text = "I have summed up the older part: our conversation takes about "
-                text += f"{kept + estimate(summary):,} tokens now, not {before:,}."
+                text = "I summarized the older part of our conversation. It now takes about "
+                text += f"{kept + estimate(summary):,} tokens instead of {before:,}."
                 return CommandAnswer(text, entries=(made,))
             case Compacted(why=why):
-                return CommandAnswer(f"It stays as it is, as no summary could be made: {why}")
-        return CommandAnswer("It cannot be made shorter.")
+                text = "I could not summarize our conversation, so it stays as it is"
+                return CommandAnswer(f"{text}: {why}")
+        return CommandAnswer("This conversation cannot be made shorter.")
 
 
 DONE = (
-    "The person wants another answer to the following message. The last one was taken back, but "
-    "what was done for it stays done; do not do it again unless that is wanted:"
+    "The person wants another answer to the following message. The last answer was taken back, but "
+    "its actions were not undone. Do not repeat them unless the person wants that:"
 )

@@ -33,96 +33,102 @@ _may = partial(SlashCommand, group="What I may do")
 
 BUILT_IN = (
     _talking(
-        name="new", help="begin a new conversation", aliases=("archive", "reset"),
+        name="new", help="start a new conversation", aliases=("archive", "reset"),
         run=_move(Branching.new), right=CONVERSATION, handling="move",
     ),
     _talking(
-        name="stop", help="stop what is being done", run=_here(Commands.stop), right=CONVERSATION
+        name="stop", help="stop what I am doing", run=_here(Commands.stop), right=CONVERSATION
     ),
     _talking(
-        name="btw", help="ask something beside what runs",
-        usage="/btw QUESTION; it stays out of the conversation.",
+        name="btw", help="ask a quick question while I am busy",
+        usage="/btw QUESTION: the question and its answer stay out of the conversation.",
         run=_here(Commands.ask_beside), handling="long",
     ),
-    _talking(name="status", help="what is going on", run=_here(Commands.status)),
+    _talking(name="status", help="show what I am doing", run=_here(Commands.status)),
     # Telegram sends "start" when a chat is opened.
     _talking(
-        name="help", help="what I understand", usage="/help NAME says more of one.",
+        name="help", help="list my commands", usage="/help NAME explains one command.",
         run=_here(Commands.help), aliases=("start",),
     ),
     # The button below a stopped answer types it.
-    _talking(name="answer", help="answer what was left", run=_here(Commands.answer), menu="nobody"),
+    _talking(
+        name="answer", help="answer messages that a stop left", run=_here(Commands.answer),
+        menu="nobody",
+    ),
     _back(
-        name="undo", help="take back your last message and what followed",
-        usage="/undo 2: the last two; /undo all: the whole conversation.",
+        name="undo", help="take back your last message and everything after",
+        usage="/undo 2 takes back the last two, /undo all the whole conversation.",
         run=_move(Branching.undo), menu="everybody",
     ),
     _back(
-        name="retry", help="answer your last message once more",
+        name="retry", help="answer your last message again",
         run=_move(Branching.retry), menu="everybody",
     ),
     _back(
-        name="branch", help="keep the conversation as it is here, and go on",
-        usage="/branch NAME gives it a name to come back to by /resume NAME; /branch 2 goes on "
-        "from before your last two messages.",
+        name="branch", help="save the conversation as it is now, and continue",
+        usage="/branch NAME saves it with a name; /resume NAME goes back to it. /branch 2 "
+        "continues from before your last two messages.",
         run=_move(Branching.branch),
     ),
     _back(
-        name="sessions", help="the conversations of this chat",
+        name="sessions", help="list the conversations of this chat",
         usage="/resume NUMBER goes back to one.",
         run=_here(Commands.sessions), handling="short", menu="everybody",
     ),
     _back(
         name="resume", help="go back to another conversation",
-        usage="/resume NUMBER or NAME, as /sessions lists them; alone: to the one before.",
+        usage="/resume NUMBER or NAME goes back to one of /sessions; without a name, to the "
+        "previous one.",
         run=_move(Branching.resume), menu="everybody",
     ),
     _back(
-        name="compact", help="sum up the older part of a long conversation",
+        name="compact", help="summarize the older part of a long conversation",
         run=_move(Branching.compact), handling="rest",
     ),
     _done(
-        name="receipts", help="what was really done here",
-        usage="/receipts 12: all about the call with that number.",
+        name="receipts", help="show my actions in this conversation",
+        usage="/receipts 12 shows the details of call 12.",
         run=_here(Commands.receipts),
     ),
     _done(
-        name="budget", help="what was spent, on what, and the limits",
+        name="budget", help="show the costs and the limits",
         run=_here(Commands.budget), right=OWNER,
     ),
     _done(
-        name="export", help="the conversation as a file", usage="/export md or /export html.",
+        name="export", help="send the conversation as a file", usage="/export md or /export html.",
         run=_here(Commands.export),
     ),
     _may(
-        name="approvals", help="what waits for your yes, asked again, and what is permitted",
-        usage="/approvals show CODE: the details of a question. /approvals revoke NUMBER takes a "
-        "permission back.",
+        name="approvals", help="repeat my open questions, and list your permissions",
+        usage="/approvals show CODE shows the details of a question. /approvals revoke NUMBER "
+        "takes back a permission.",
         run=_here(Commands.approve),
     ),
     _may(
-        name="allow", help="let a call run that waits, or a person in",
-        usage="/allow CODE once, conversation, always or source; the code stands in the details "
-        "of the question, and in /approvals. For a person who is to talk, but not to be trusted: "
-        "/allow CODE guest.",
+        name="allow", help="approve an action that waits, or let a person in",
+        usage="/allow CODE once, conversation, always or source. The code is in the details of the "
+        "question and in /approvals. /allow CODE guest lets a person talk to me without trusting "
+        "them.",
         run=_here(Commands.approve),
     ),
     _may(
-        name="deny", help="refuse a call that waits", usage="/deny CODE, as with /allow.",
+        name="deny", help="refuse an action that waits",
+        usage="/deny CODE, with a code as for /allow.",
         run=_here(Commands.approve),
     ),
     _may(
-        name="people", help="who may talk to me",
-        usage="/people tg:NUMBER: one of them, to be removed, or made a member or guest.",
+        name="people", help="show the people who may talk to me",
+        usage="/people tg:NUMBER shows one person, to remove them or to change their role.",
         run=_here(Commands.people),
     ),
     _may(
-        name="tools", help="what I can use, how often I did, and what failed",
-        usage="/tools NAME says more of one.", run=_here(Commands.tools), aliases=("tool",),
+        name="tools", help="list my tools, with their uses and failures",
+        usage="/tools NAME explains one tool.", run=_here(Commands.tools), aliases=("tool",),
     ),
     SlashCommand(
-        name="model", help="which model thinks",
-        usage="/model NAME: another one, for this conversation; /model default: the usual one.",
+        name="model", help="choose the AI model",
+        usage="/model NAME chooses one for this conversation; /model default goes back to the "
+        "usual one.",
         run=_here(Commands.model),
     ),
 )  # fmt: skip

@@ -19,9 +19,9 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
     known = tuple(dict.fromkeys((*usual.models, *cheap.models)))
     if not given:
         others = [name for name in known if name != (now or usual.model)]
-        text = f"I think with {_priced(now or usual.model, settings)} in this conversation."
+        text = f"I use {_priced(now or usual.model, settings)} in this conversation."
         if others:
-            text += "\n\nThere are also:\n\n" + "\n".join(
+            text += "\n\nOther models:\n\n" + "\n".join(
                 f"- {_priced(one, settings)}" for one in others
             )
         return now, CommandAnswer(text, buttons=tuple(f"/model {name}" for name in others))
@@ -31,14 +31,14 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
     provider, _, model = name.partition("/")
     if provider not in providers or not model:
         text = (
-            f"Which one is {one_line(given)}? Say its whole name, as in {', '.join(meant or known)}"
+            f"Which model is {one_line(given)}? Use a full name, as in {', '.join(meant or known)}"
         )
         return now, CommandAnswer(f"{text}.")
     if lacks_key(providers[provider]):
-        return now, CommandAnswer(f"There is no key for {provider}: {key_remedy(provider)}.")
-    text = f"From the next answer on I think with {_priced(name, settings)} in this conversation."
+        return now, CommandAnswer(f"I have no API key for {provider}: {key_remedy(provider)}.")
+    text = f"From the next answer on, I use {_priced(name, settings)} in this conversation."
     if name != usual.model:
-        text += f" If it cannot, {code(usual.model)} does; /model default goes back to it."
+        text += f" If it fails, I use {code(usual.model)}. /model default goes back to that one."
     if (doubt := find_doubt(name, providers[provider].base_url, today)) is not None:
         text += f"\n\n⚠ {doubt.what[0].upper()}{doubt.what[1:]}; {doubt.remedy}."
     return "" if name == usual.model else name, CommandAnswer(text)
@@ -48,6 +48,6 @@ def _priced(model: str, settings: ModelSettings) -> str:
     """Return a model's name with its price for the shortest prompts."""
     price = price_of(model, settings.prices)
     if price is None:
-        return f"{code(model)} (price not known)"
+        return f"{code(model)} (unknown price)"
     rate = price[0]
-    return f"{code(model)} (${rate.input:g} in, ${rate.output:g} out for a million tokens)"
+    return f"{code(model)} (per million tokens: ${rate.input:g} in, ${rate.output:g} out)"

@@ -12,9 +12,9 @@ from elwood.foundation.text.lines import cut, literal
 # People per page, and characters of a name on a button.
 PAGE, LABEL = 8, 30
 REALLY = (
-    "Really remove {}? What they wait for is dropped, and what you permitted for their sake is "
-    "revoked. They are told nothing; if they write again they are strangers. Their reminders stay: "
-    "/tasks lists them."
+    "Really remove {}? I will drop their open requests and revoke the permissions that you gave "
+    "for them. I will not tell them. If they write again, they are strangers. Their reminders "
+    "stay: /tasks lists them."
 )
 
 
@@ -42,13 +42,17 @@ def answer(
             return CommandAnswer(literal(_described(named[who], zone)), pages=pages)
     asked, number = asked_page(given)
     if asked:
-        return CommandAnswer("I know nobody of that number. /people lists who may talk to me.")
+        return CommandAnswer(
+            "There is no person with that number. /people lists everyone who may talk to me."
+        )
     if not people:
-        return CommandAnswer("Nobody may talk to me but you.")
+        return CommandAnswer("Only you may talk to me.")
     shown, pages = page(people, number, PAGE, "/people")
     lines = [f"- {literal(_described(one, zone))}" for one in shown]
     buttons = {f"{cut(_name(o), LABEL)} ({o.principal})": f"/people {o.principal}" for o in shown}
-    return CommandAnswer("\n".join(["May talk to me, besides you:", *lines]), pages=buttons | pages)
+    return CommandAnswer(
+        "\n".join(["These people may also talk to me:", *lines]), pages=buttons | pages
+    )
 
 
 def _described(person: KnownPerson, zone: tzinfo) -> str:

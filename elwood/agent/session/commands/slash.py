@@ -50,14 +50,14 @@ def help_text(commands: Iterable[SlashCommand], given: str = "") -> str:
         return f"/{found.name}: {found.about}"
     near = get_close_matches(name, [one.name for one in shown.all], n=1)
     meant = f" Did you mean /{near[0]}?" if near else ""
-    return f"I do not know /{name}.{meant} /help lists what I understand."
+    return f"I do not know /{name}.{meant} /help lists my commands."
 
 
 ABOUT = (
-    "Write to me as you would to a person: I answer, remember what matters, remind you, and do "
-    "things for you. Before anything that could do harm I ask. For instance:\n"
+    "Write to me as you would to a person. I answer, remember important things, remind you, and "
+    "do things for you. I ask before I do anything that could cause harm. For example:\n"
     "- Remind me tomorrow at nine to call Ann.\n"
     "- What did we say about the trip?\n"
     "- Read notes.txt and make a list of it."
 )
-MORE = "/help NAME says more of one, as in /help undo. The name of a skill is a command, too."
+MORE = "/help NAME explains one command, as in /help undo. The name of a skill is also a command."

@@ -145,7 +145,9 @@ class Branch(msgspec.Struct):
         self.taint.add(Label(untrusted=is_strange, private=private), origin)
         for file in received.files:
             self.taint.add(Label(untrusted=file.untrusted), file.path)
-        self.taint.add(Label(untrusted=bool(received.heard)), "what others said in the group")
+        self.taint.add(
+            Label(untrusted=bool(received.heard)), "other people's messages in the group"
+        )
         self.members = self.members or received.member
         # A model wrote a run's report to the person and a child run's input, so the owner did not
         # write the addresses in them.
@@ -251,7 +253,7 @@ def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
     gone = [file.path for file in files if file not in keep]
     if not gone or not isinstance(old.message, Human):
         return old
-    text = f"{old.message.text}\n[You cannot look any more at {', '.join(gone)}.]"
+    text = f"{old.message.text}\n[You can no longer see {', '.join(gone)}.]"
     left = tuple(file for file in files if file in keep)
     return node_of(old.seq, Human(text, left), begins=old.begins, own=old.own)
 
@@ -303,9 +305,9 @@ MAX_WORDS, MAX_NAME = 60, 40
 # Why a line was saved: a mark, `/new`, idleness, `/undo` or `/retry`, `/resume`.
 Why = Literal["marked", "new", "archived", "undone", "left"]
 REASONS: dict[Why, str] = {
-    "marked": "marked",
-    "new": "put away",
-    "archived": "put away, as it was quiet",
+    "marked": "saved",
+    "new": "closed",
+    "archived": "archived when idle",
     "undone": "taken back",
     "left": "left",
 }
@@ -377,7 +379,7 @@ def summarize_line(path: Sequence[Node]) -> str:
     """Return the number of turns of a line, with its first and last words."""
     begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
     if not begun:
-        return "no words yet"
+        return "no messages yet"
     first, last = (f"“{said_in(text)[:MAX_WORDS]}”" for text in (begun[0], begun[-1]))
     return f"1 turn: {first}" if len(begun) == 1 else f"{len(begun)} turns: {first} … {last}"
 

@@ -23,26 +23,26 @@ from elwood.foundation.text.lines import one_line
 
 # Texts for the model about calls that waited, and about a turn without an answer.
 REFUSED = {
-    "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
+    "denied": "The owner denied the call that waited: {}. Do not repeat it unless you are asked.",
     "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
     "withdrawn": "The call that waited was withdrawn and will not run: {}.",
 }
 # Texts for the model about messages that the person received without it.
 TOLD = {
-    "text": "The person was sent the reminder that they had asked for: {}",
-    "note": "A scheduled run of yours, in a conversation of its own, told the person: {}",
+    "text": "The person received the reminder that they had asked for: {}",
+    "note": "One of your scheduled runs, in a separate conversation, sent the person this: {}",
 }
 # Prefixes of notices about results and answers that arrive after their calls and runs.
 _ALLOWED = "The owner allowed the call that waited: "
 RESULTS_LATER = (_ALLOWED, *(text.partition("{")[0] for text in TOLD.values()))
 UNANSWERED = (
-    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
-    "The person was told: {}"
+    "That turn ended without an answer from you. Do not continue it unless you are asked again. "
+    "The person received this: {}"
 )
 
 
 # Answer of a scheduled run that has no text, when its outcome is uncertain.
-UNCERTAIN = "I was cut off in a scheduled run, and do not know whether all of it was done."
+UNCERTAIN = "I was cut off in a scheduled run. I do not know whether I finished it."
 
 
 class OpenCall(msgspec.Struct):
@@ -194,10 +194,20 @@ class Turn(msgspec.Struct):
 
     @property
     def under_way(self) -> str:
-        """A short description of its present activity."""
+        """A short description of its present activity: "I am …"."""
         if self.asking and not self.running:
-            return f"a question to you: {self.asking}"
-        return self.running or "the model's answer"
+            return f"waiting for your answer about “{self.asking}”"
+        if not self.running:
+            return "writing the answer"
+        is_call = any(call.started for call in self.unended)
+        return f"running “{self.running}”" if is_call else self.running
+
+    @property
+    def cut_off(self) -> str:
+        """A sentence about the activity that a stop ends."""
+        if self.asking and not self.running:
+            return f"I took back my question about “{self.asking}”, so it will not run."
+        return f"I was still {self.under_way}."
 
 
 class Undelivered(msgspec.Struct):

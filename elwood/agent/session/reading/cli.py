@@ -93,7 +93,7 @@ def _journal(config: Config, session: str) -> SessionJournal:
     journals = _journals(config)
     if session not in journals:
         names = ", ".join(journals) or "none"
-        raise CliFailure(f"there is no conversation called {session}; there are: {names}")
+        raise CliFailure(f"there is no conversation {session}; the conversations are: {names}")
     return journals[session]
 
 
@@ -105,7 +105,7 @@ def _complain(journals: Iterable[SessionJournal], what: str = "") -> int:
     return 1 if damages else 0
 
 
-NOT_SHOWN = "; what stands behind it is not shown"
+NOT_SHOWN = "; the entries after it are not shown"
 
 
 def journal_state(path: Path, entries: Any, new: type[S]) -> S:
@@ -156,7 +156,7 @@ def receipts(config: Config, given: Namespace) -> int:
     )
     zone, now = config.of(Owner).zone, time.time()
     found = [(as_json(call), call_cells(call, zone, now)) for call in reversed(newest)]
-    show_list(CALLS, found, given, "no such call was made", SPARE_OF_CALLS)
+    show_list(CALLS, found, given, "no call matches", SPARE_OF_CALLS)
     return _complain(journals, NOT_SHOWN)
 
 
@@ -175,7 +175,7 @@ def newest_calls(
     """
     begin = 0.0 if when is None else since(when, time.time(), config.of(Owner).zone)
     if begin is None:
-        raise CliFailure(f"--since {when}: 2h or 3d ago, or a date: 2026-11-01", USAGE)
+        raise CliFailure(f"--since {when}: use 2h or 3d, or a date like 2026-11-01", USAGE)
     journals = _journals(config)
     if session is not None:
         journals = {session: _journal(config, session)}
@@ -221,7 +221,7 @@ def list_sessions(config: Config, given: Namespace) -> int:
         return one.conversation, active, when, str(one.turns), size, to_do
 
     listed = [(one, cells(one)) for one in found]
-    show_list(SESSIONS, listed, given, "there is no conversation", ("time", "size", "turns"))
+    show_list(SESSIONS, listed, given, "there are no conversations", ("time", "size", "turns"))
     return _complain(journals)
 
 
@@ -234,7 +234,7 @@ def conversations(config: Config) -> tuple[list[ConversationListed], list[Sessio
         if not journal.damage:
             files = (journal.path, *segments(journal.path).values())
             size = sum(path.stat().st_size for path in files)
-            turn = ["a turn"] if session.turn is not None else []
+            turn = ["an open turn"] if session.turn is not None else []
             to_do = (*turn, *describe_open_work(session))
             found.append(ConversationListed(name, last, session.turns, size, to_do))
     return sorted(found, key=lambda one: -one.last_active), list(journals.values())
@@ -249,7 +249,7 @@ def export(config: Config, given: Namespace) -> int:
     zone, redactor = config.of(Owner).zone, Redactor(config.secrets)
     content = exported(given.id, history, zone, given.format, redactor)
     if not content:
-        raise CliFailure("nothing was said there yet, or all of it was put away: session show")
+        raise CliFailure("it has no messages, or it was archived; see elwood session show")
     if given.output is None:
         # The encoding of a pipe must not change the text.
         put_out(content.encode())
@@ -264,10 +264,10 @@ def show(config: Config, given: Namespace) -> int:
     history = History(given.session, journal.log())
     if given.turn is None:
         rows = [(turn.id, turn_cells(turn, zone, time.time())) for turn in history.turns]
-        show_list(TURNS, rows, given, f"{given.session} has no turn yet", SPARE_OF_TURNS)
+        show_list(TURNS, rows, given, f"{given.session} has no turns yet", SPARE_OF_TURNS)
     elif (found := history.turn(given.turn)) is not None:
         for line in transcript(found, journal.log(), zone):
             print(line)
     elif not journal.damage:
-        raise CliFailure(f"there is no turn {given.turn} of {given.session}")
+        raise CliFailure(f"{given.session} has no turn {given.turn}")
     return _complain([journal], NOT_SHOWN)

@@ -10,24 +10,24 @@ from elwood.foundation.text.markdown import RECORDS_HEAD
 
 # Heading of the block. `unsupported_claims` removes it from the model's text.
 HEAD = RECORDS_HEAD
-NOTHING = "nothing was done for this answer"
+NOTHING = "No tools were used for this answer."
 # Last line, below calls that only read, failed or wait.
-NOTHING_ELSE = "nothing else was done for this answer"
+NOTHING_ELSE = "Nothing else."
 MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○", "waiting": "⏳"}
 UNDER_WAY = "…"
 WORDS = {
     "failed": "failed",
     "denied": "not allowed",
-    "unknown": "may or may not have happened; not repeated",
-    "dry run": "dry run, nothing was done",
+    "unknown": "cut off: it may have done part of its work; I won't repeat it",
+    "dry run": "dry run: not done",
     "waiting": "waits for your approval",
 }
 # Who allowed or refused a call. Without a ruling, no decision was necessary.
 RULINGS = {
     "once": "allowed once by you",
     "conversation": "allowed for this conversation",
-    "always": "allowed for good by you",
-    "source": "its source is trusted by you",
+    "always": "always allowed by you",
+    "source": "you trust its source",
     "standing": "standing permission",
     "denied": "denied by you",
     "expired": "you did not answer in time",
@@ -58,7 +58,7 @@ def activity(
 
     >>> paid = CallEnded("t", "c", "pay", "failed", "", "rent", ruling="once")
     >>> print(activity([paid], left_out=9))
-    — from the records —
+    — What I actually did —
     ✗ pay rent (failed) · allowed once by you
     ⛔ 9 more calls (too many, not run)
     """

@@ -104,7 +104,7 @@ class TurnRecord(msgspec.Struct):
     def words(self) -> str:
         """People's words in it, to recognize it by."""
         said = (one.received.text or one.received.missing for one in self.heard)
-        return " / ".join(said) or "(a call that had waited)"
+        return " / ".join(said) or "(a call that waited for approval)"
 
     @property
     def number(self) -> int:

@@ -32,7 +32,7 @@ LISTED, MAX_ERROR = 10, 300
 WITHIN = 20
 # Characters of a call's arguments, and of its result.
 MAX_GIVEN, MAX_RESULT = 1000, 1500
-FORGOTTEN = "(it was about words that are not to be kept)"
+FORGOTTEN = "(deleted: it contained words that must not be stored)"
 CALLS = (
     "when", "time", "session", "number", "tool", "target", "outcome", "allowed by", "took", "label",
 )  # fmt: skip
@@ -49,19 +49,19 @@ def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAns
     """
     wanted, number = asked_page(given)
     if wanted:
-        return CommandAnswer("Say which call to open, by its number: /receipts 12")
+        return CommandAnswer("Give the number of a call, for example: /receipts 12")
     shown = (one for one in calls if one.ended_at is not None and not one.is_detail)
     ended = sorted(shown, key=lambda one: one.at)
     if not ended:
-        return CommandAnswer("No tool was called in this conversation.")
+        return CommandAnswer("I have not used any tools in this conversation.")
     newest, pages = page(ended[::-1], number, LISTED, "/receipts")
     lines = [
         f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
         f"{f' {DOT} #{one.name}' if one.name else ''}"
         for one in reversed(newest)
     ]
-    head = f"Calls of this conversation, {len(ended)} in all, the newest last; "
-    head += "/receipts NUMBER opens one:"
+    head = f"Calls of tools in this conversation: {len(ended)}. The newest is the last. "
+    head += "/receipts NUMBER shows one:"
     return CommandAnswer(head, "\n".join(lines), pages=pages)
 
 
@@ -85,26 +85,26 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
     calls = {one.number: one for one in made if one.number and not one.place}
     call = calls.get(number)
     if call is None:
-        return CommandAnswer(f"No call of this conversation has the number {number}: /receipts")
+        return CommandAnswer(f"This conversation has no call {number}. /receipts lists the calls.")
     label = [name for name in ("untrusted", "private") if getattr(call.label, name)]
     by = call.by or call.ruling.partition(" ")[2]
     facts = {
         "when": _time(call.at, zone),
         "took": call.took,
-        "decided": f"{allowed_by(call.ruling)} ({by})" if call.ruling else "nobody was asked",
+        "decided": f"{allowed_by(call.ruling)} ({by})" if call.ruling else "no approval needed",
         "label": f"{', '.join(label) or 'none'}{f', from {call.origin}' if call.origin else ''}",
     }
     lines = [literal(redact(f"{number}: {_call_line(call)}")), ""]
     told = ((name, one_line(redact(said), FACT)) for name, said in facts.items())
     lines += [f"- {name}: {literal(said)}" for name, said in told if said]
-    for name, text, most in (("Given", given, MAX_GIVEN), ("Came of it", result, MAX_RESULT)):
+    for name, text, most in (("Arguments", given, MAX_GIVEN), ("Result", result, MAX_RESULT)):
         shown = clean(cut(redact(FORGOTTEN if forgets else text), most))
         fence = fence_of(shown)
         lines += ["", f"{name}:", fence, shown, fence] if shown.strip() else []
     within = [one for one in made if one.place and one.number == number]
     # Those with effects first: most of hundreds only read.
     within.sort(key=lambda one: one.is_detail)
-    lines += ["", f"Calls made by it: {len(within)}"] if within else []
+    lines += ["", f"Calls it made: {len(within)}"] if within else []
     lines += [f"- {literal(redact(f'{one.name}: {_call_line(one)}'))}" for one in within[:WITHIN]]
     near = {f"← {number - 1}": number - 1, f"{number + 1} →": number + 1}
     pages = {text: f"/receipts {one}" for text, one in near.items() if one in calls}
@@ -129,14 +129,14 @@ def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
         error = literal(one_line(errors.get(given, ""), MAX_ERROR))
         lines = [f"{code(given)}: {tool.description}", ""]
         lines.append(f"Calls in this conversation: {calls[given]}; failed: {failed[given]}.")
-        return "\n".join([*lines, f"The last failure: {error}"] if error else lines)
-    lines = ["What I can use, and in brackets how often I did in this conversation:", ""]
+        return "\n".join([*lines, f"Last failure: {error}"] if error else lines)
+    lines = ["My tools, and in brackets how often I used them in this conversation:", ""]
     if given:
         lines[:0] = [f"I have no tool called {literal(one_line(given))}.", ""]
     ordered = sorted(tools.values(), key=lambda tool: tool.id)
     for subject, found in groupby(ordered, lambda tool: tool.id.partition(".")[0]):
         lines.append(f"- {subject}: {', '.join(counted(one.name) for one in found)}")
-    return "\n".join([*lines, "", "/tools NAME says more of one."])
+    return "\n".join([*lines, "", "/tools NAME explains one tool."])
 
 
 def _call_line(call: CallRecord) -> str:
@@ -194,7 +194,7 @@ def _describe_entry(entry: Entry) -> tuple[str, str] | None:
     match entry:
         case entries.Prompted(prompt):
             tools = ", ".join(tool.name for tool in prompt.tools)
-            return "Elwood, before all that is said", f"{prompt.system}\n\nTools: {tools}"
+            return "Elwood, system prompt", f"{prompt.system}\n\nTools: {tools}"
         case entries.Said(message=message, usage=usage):
             calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
             read = usage.input + usage.cache_read + usage.cache_write
@@ -213,9 +213,9 @@ def _describe_entry(entry: Entry) -> tuple[str, str] | None:
         case entries.CallEnded(tool=tool, target=target, outcome=outcome, text=text):
             return f"{MARKS[outcome]} {tool} {target} ({outcome})", text
         case entries.Compacted(summary=summary):
-            return "Elwood, for all that was before", summary
+            return "Elwood, summary of the earlier part", summary
         case entries.Replied(turn=turn, text=text, footer=footer) if turn is not None:
-            return "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
+            return "Elwood, answer", "\n\n".join(filter(None, [text, footer]))
     return None
 
 

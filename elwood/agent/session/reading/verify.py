@@ -37,7 +37,7 @@ def verify(config: Config, given: Namespace) -> int:
     """Verify the given journals, or all, with their files and anchors."""
     ours = None if given.paths else config.of(Paths)
     if ours is None and (given.against is not None or given.accept):
-        raise CliFailure("--against and --accept are for all journals: name none", USAGE)
+        raise CliFailure("--against and --accept check all journals: leave out the paths", USAGE)
     roots = given.paths or [config.of(Paths).state]
     paths = list(journals_in(roots))
     wanted, known = _read_anchors(paths)
@@ -96,8 +96,8 @@ def _compare_heads(
     for one in (carried for feature in features for carried in feature.carried_heads(config)):
         if one.head not in digests and not known.is_void(one.begin, one.end):
             yield (
-                f"{one.path}: carries a head of the anchors ({anchors.NAME}) that they do not "
-                "have: lines of them are missing, or were written anew"
+                f"{one.path}: has a head of the anchors that is not in {anchors.NAME}: lines of "
+                "that file were removed or rewritten"
             )
 
 
@@ -111,7 +111,7 @@ def _compare_backup(
                 feature.extract_anchors(backup, Path(folder))
             known, _ = anchors.history(Path(folder))
         except (ValueError, JournalDamaged, FileNotFoundError) as error:
-            return [f"{backup}: holds no anchors that can be read: {error}"]
+            return [f"{backup}: has no readable anchors: {error}"]
     try:
         own, _ = anchors.history(state)
     except (JournalDamaged, OSError):
@@ -133,7 +133,7 @@ def _accept(state: Path, bad: Iterable[Path]) -> None:
             anchors.note(state, time.time(), AnchorReleased(names, why), AnchorReleased((), why))
     except (AlreadyRunning, JournalDamaged) as error:
         raise CliFailure(f"{error}. Nothing was accepted.") from error
-    print("accepted: what is missing is told no more")
+    print("Accepted. Elwood will no longer report what is missing.")
 
 
 def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
@@ -151,7 +151,7 @@ def described(result: Verified) -> str:
     if result.first is not None and result.last is not None:
         text += f" from {day(result.first)} to {day(result.last)}"
     if result.gone:
-        text += f"; the {result.gone} entries before them are not kept any more"
+        text += f"; the {result.gone} entries before them were deleted"
     if result.torn:
         text += f", and {result.torn} bytes at the end that were never acknowledged"
     return f"{text}; head {result.head}"

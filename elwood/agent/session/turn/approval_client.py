@@ -47,14 +47,15 @@ TO_ANSWER = 60.0
 # Calls of one conversation that may wait for the owner at the same time.
 MAX_KEPT = 10
 WAITING = (
-    "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
-    "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
+    "waiting for approval: the owner has the question and has not answered yet. It will run if "
+    "they allow it, and you will get the result then. Do not call it again; continue or end your "
+    "turn."
 )
 WAITS_ALREADY = (
-    "waiting already: the owner has been asked for exactly this before and has not answered "
-    "yet. They were not asked again. Do not call it again; go on or end your turn."
+    "waiting already: the owner has a question about exactly this and has not answered yet. It "
+    "was not sent again. Do not call it again; continue or end your turn."
 )
-UNANSWERED = "not run: the owner was asked and did not answer while the call could wait."
+UNANSWERED = "not run: the owner did not answer while the call could wait."
 TOLD = {
     "denied": "the owner said no. Do not try it again in this turn.",
     "expired": "the owner did not answer in time.",
@@ -162,7 +163,9 @@ class ApprovalClient:
         """
         state, turn, plan = self._log.state, self._log.turn, self.bound(wanted)
         if plan in turn.denied:
-            text = "denied: the owner has said no to exactly this in this turn; do not try again"
+            text = (
+                "denied: the owner already said no to exactly this in this turn; do not try again"
+            )
             raise CallNotRun("denied", text)
         if call.pending is not None:
             return
@@ -172,7 +175,7 @@ class ApprovalClient:
             raise CallNotRun("denied" if call.outer else "waiting", WAITS_ALREADY)
         open_ = [one for one in turn.unended if one.pending and not one.decided]
         if len(state.pending) + len(open_) >= MAX_KEPT:
-            text = f"{MAX_KEPT} calls wait for the owner already; not asked"
+            text = f"not run: {MAX_KEPT} calls already wait for the owner"
             raise CallNotRun("denied", text)
 
     async def _ask(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Pending | Verdict:
@@ -206,7 +209,7 @@ class ApprovalClient:
                 if call.pending is not None:
                     # the question may have arrived
                     await self.withdraw(call.pending)
-                raise CallNotRun("failed", "not run: the owner could not be asked")
+                raise CallNotRun("failed", "not run: the question could not be sent to the owner")
             if isinstance(verdict, Pending) and call.outer is None:
                 raise CallNotRun("waiting", WAITING)
             if isinstance(verdict, Pending):
@@ -343,7 +346,9 @@ class ApprovalClient:
             plan=self.bound(wanted),
             exact=wanted.exact,
             subject=wanted.plan.subject,
-            why=why.why if call.outer is None else f"{why.why}; {_name_outer(call.outer)} wants it",
+            why=why.why
+            if call.outer is None
+            else f"{why.why}; it is part of {_name_outer(call.outer)}",
             route=turn.route,
             principal=turn.principal,
             offered=tuple(offered),

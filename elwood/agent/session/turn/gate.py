@@ -202,9 +202,9 @@ class Gate:
         if self._counting != turn.id:
             self._counting, self._nested = turn.id, turn.within
         if running.is_over or self._nested >= MAX_NESTED:
-            why = "the call that makes it has ended"
+            why = "the call that made it has ended"
             if not running.is_over:
-                why = f"{MAX_NESTED} calls were made within others in this turn already"
+                why = f"this turn has already made {MAX_NESTED} nested calls"
             raise NestedCallFailed(f"{name}: {why}", "denied")
         try:
             raw = msgspec.json.encode(arguments).decode()
@@ -224,7 +224,7 @@ class Gate:
             async with running.taking(alone=tool is None or tool.risk != "read"):
                 ended = await self._perform(call, self.approvals.until(), running, made)
         if scope.cancelled_caught:
-            raise NestedCallFailed(f"{name}: the call that makes it has ended", "unknown")
+            raise NestedCallFailed(f"{name}: the call that made it has ended", "unknown")
         label = ended.label
         if label.private and _size(running.known) <= MAX_COMPARED:
             running.known.append(PrivateText(ended.text, call=call.call))
@@ -309,7 +309,7 @@ class Gate:
                 return wanted
             await self.approvals.request(call, await self._add_scope(wanted), decision, until)
             # The owner's answer takes time: the plan must still be the one that was shown.
-        text = "not run: what it would do changed each time that it was allowed"
+        text = "not run: its plan changed each time it was allowed"
         raise CallNotRun("denied", text)
 
     async def _examine(
@@ -322,7 +322,7 @@ class Gate:
                 tool, partial(tool.plan, given, self._context()), "failed"
             )
         if plan.outgoing and self._redactor.reveals(plan.outgoing):
-            text = "not allowed: it would send a secret of the configuration out"
+            text = "not allowed: it would send out a secret from the configuration"
             raise CallNotRun("denied", text)
         if isinstance(plan.action, FetchUrl | SearchWeb | CallRemote | Schedule):
             quotes = await self._find_quotation(tool, given, plan, running.known if running else ())
@@ -352,11 +352,11 @@ class Gate:
             return leaving
         outgoing = OutgoingText(leaving)
         if outgoing.is_too_long:
-            return Quotation("more text than can be compared", private=False)
+            return Quotation("more text than I can compare", private=False)
         if not outgoing.runs:
             return None
         if _size(within) > MAX_COMPARED:
-            return Quotation("private text, of which there is more than can be compared")
+            return Quotation("more private text than I can compare")
         compared = []
         texts = known_texts(state, sent if isinstance(plan.action, SearchWeb) else ())
         for known in (*(KnownText("private", one) for one in within), *texts):
@@ -500,13 +500,15 @@ class Gate:
             output = Output(str(error), untrusted=error.untrusted, origin=error.origin)
             raise CallNotRun("unknown" if error.unknown else "failed", output) from error
         except trio.TooSlowError as error:
-            text = f"{tool.name} took longer than {limit:.0f} s and was ended{unknown}"
+            text = f"{tool.name} took longer than {limit:.0f} s and was stopped{unknown}"
             raise CallNotRun(late, text) from error
         except ActorUnavailable as error:
             raise CallNotRun("failed", f"{tool.name} is not available now: {error}") from error
         except Exception as error:  # a bug in a tool is the model's to work around, not the turn's
             log.exception("tool crashed", extra={"tool": tool.name})
-            text = f"{tool.name} broke ({type(error).__name__}); this is a bug in it{unknown}"
+            text = (
+                f"{tool.name} crashed ({type(error).__name__}); this is a bug in the tool{unknown}"
+            )
             raise CallNotRun(late, text) from error
 
     async def _end(
@@ -622,9 +624,9 @@ class Gate:
 def _check_nested(outer: Tool, tool: Tool) -> None:
     """Raise CallNotRun if *tool*, called by *outer*, has more effects than *outer* declares."""
     if outer.risk == "read" and tool.risk != "read":
-        raise CallNotRun("denied", f"{outer.name} only reads, so it may only call what reads")
+        raise CallNotRun("denied", f"{outer.name} only reads, so it may only call tools that read")
     if outer.effect in AGAIN and tool.effect != "pure":
-        text = f"{outer.name} may run again after a crash, so it may only call what is pure"
+        text = f"{outer.name} may run again after a crash, so it may only call pure tools"
         raise CallNotRun("denied", text)
 
 

@@ -39,7 +39,7 @@ from elwood.foundation.runtime import waiting
 from elwood.foundation.secrets.redaction import Masked, screen
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.characters import well_formed
-from elwood.foundation.text.lines import in_quotes
+from elwood.foundation.text.lines import duration, in_quotes
 
 log = logging.getLogger("elwood.sessions")
 
@@ -49,18 +49,18 @@ FEATURES_LIMIT = 10.0
 # Seconds after its deadline at which a turn is reported as stuck.
 STUCK_AFTER = 300.0
 # Prefix of the first answer after a conversation was archived.
-PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
+PUT_AWAY = "(Our last conversation was idle, so I archived it. /resume brings it back.)\n\n"
 # Answer of a turn that was interrupted too often.
 GIVEN_UP = (
-    "I tried this several times and was cut off each time, so I have given it up. "
+    "I tried this several times and was cut off each time, so I gave up. "
     "The rest of our conversation is not affected."
 )
 # Log text of a turn whose person was removed; it is not sent.
-DROPPED = "Dropped, as who asked for it may not talk to me any more. Under way was {}."
+DROPPED = "Dropped: the person who asked for it no longer has access. {}"
 # Log text for a message that was only a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 # Beginning of the reminder of calls that wait for an approval.
-WAITING = "[waiting for the owner's word: "
+WAITING = "[waiting for the owner's approval: "
 
 UNANSWERED = "Not answered yet: {}."
 ANSWER = "Answer it now", "Answer them now"
@@ -188,7 +188,7 @@ class TurnRunner:
                 await self._log.wait_change()
             turn, waits = self._log.state.turn, self._log.state.waiting.get(id_)
             if waits is not None:
-                text = f"{why}. It had not begun."
+                text = f"{why}. It had not started."
                 replied = Replied(id_, None, (id_,), waits.route, text, failed=True, quiet=True)
                 await self._delivery.accept(replied)
             elif turn is not None and any(one.id == id_ for one in turn.inputs) and self.stop(None):
@@ -306,10 +306,10 @@ class TurnRunner:
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn, began = self._log.turn, trio.current_time()
-        limit, name = self._settings.deadline, "the limit of a turn"
+        limit, name = self._settings.deadline, "my time limit for one answer"
         until = turn.bounds.deadline if turn.bounds is not None and turn.inputs else None
         if until is not None and until - self._clock.now() < limit:
-            limit, name = max(0.0, until - self._clock.now()), "the deadline of this run"
+            limit, name = max(0.0, until - self._clock.now()), "the time limit of this run"
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
@@ -320,18 +320,17 @@ class TurnRunner:
                 answer = await self._think()
             self._scope = None
             if answer is None:
-                what = turn.under_way
+                what = turn.cut_off
                 await self._gate.abandon()
                 if self._dropped == turn.id:
                     answer = TurnResult(DROPPED.format(what), failed=True)
                 elif self._failure:
-                    text = f"{self._failure}. Under way was {what}."
-                    answer = TurnResult(text, failed=True)
+                    answer = TurnResult(f"{self._failure}. {what}", failed=True)
                 elif self._stopping:
-                    answer = TurnResult(f"Stopped. Under way was {what}.")
+                    answer = TurnResult(f"Stopped. {what}")
                 else:
-                    text = f"I stopped after {limit:.0f} s, {name}"
-                    answer = TurnResult(f"{text}. Under way was {what}.", failed=True)
+                    text = f"I stopped after {duration(limit)}, {name}. {what}"
+                    answer = TurnResult(text, failed=True)
             await self._reply(answer)
         took = trio.current_time() - began
         event(log, "turn", {"rounds": turn.rounds}, success=not answer.failed, seconds=took)

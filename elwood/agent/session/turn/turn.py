@@ -46,16 +46,16 @@ MAX_CONTINUED = 2
 MAX_PAUSED = 5
 # Calls of one response that are run, and the notice for the model if there are more.
 MAX_CALLS = 64
-LEFT_OUT = "Of the {} calls of your response only the first {} were run: the limit is reached."
+LEFT_OUT = "Only the first {1} of the {0} calls in your response were run: the limit is reached."
 # Characters of a result that is itself the answer: one message of any channel.
 MAX_ALONE = 3_500
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
-NUDGE = "You ended without any text. Say in a sentence or two what came of it."
+NUDGE = "You ended without any text. Describe the result in a sentence or two."
 # Notice for the model before it writes an answer after several rounds.
-RECORDS = "The reader will be shown below your answer, from the records:\n{}"
+RECORDS = "The reader will see these records below your answer:\n{}"
 REFUSED = (
-    "The model does not accept the conversation: {}\n\nNothing was left out of it. /undo takes "
-    "your last message back, /compact shortens the conversation, /new begins another one."
+    "The model rejected our conversation: {}\n\nI left nothing out of it. /undo takes back your "
+    "last message, /compact shortens the conversation, /new starts another one."
 )
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
@@ -168,11 +168,11 @@ class TurnRun:
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
                 if self._doubled is not None:
                     why = "The model's tool call was longer than the limit allows"
-                    return self._failed(f"{why}; nothing was run.")
+                    return self._failed(f"{why}, so I did not run it.")
                 self._doubled = 2 * self.max_tokens
             case "cut":
                 if not text:
-                    return self._failed("The model used its whole length limit without an answer.")
+                    return self._failed("The model reached its length limit without an answer.")
                 if self._continued == MAX_CONTINUED:
                     return self._finished(completion, message.text + CUT_MARK)
                 self._continued += 1
@@ -181,14 +181,17 @@ class TurnRun:
                 await self.log.keep(self._entry(completion, message), notice)
             case "window":  # LLM-17
                 if not await self._shrink():
-                    return TurnResult("This conversation is too long for the model.", failed=True)
+                    return TurnResult(
+                        "This conversation is too long for the model. /new starts another one.",
+                        failed=True,
+                    )
             case "refused":  # the turn leaves the history (LLM-18)
                 why = f" ({completion.detail})" if completion.detail else ""
                 said = f"The model declined to answer this{why}."
                 return TurnResult(said, failed=True, entries=(entries.Rewound(turn.start - 1),))
             case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
                 if self._paused == MAX_PAUSED:
-                    why = "The model paused its work again and again and did not finish."
+                    why = "The model paused several times and did not finish."
                     return self._failed(why)
                 self._paused += 1
                 if (said_so_far := _first_calls(message, 0)).blocks:
@@ -197,7 +200,7 @@ class TurnRun:
                 if text:
                     return self._finished(completion, text)
                 if self._nudged or not self._used_tools:
-                    return self._failed("The model gave no text.")
+                    return self._failed("The model returned no text.")
                 self._nudged = True  # LLM-22
                 await self.log.stage(entries.Noticed(turn.id, NUDGE))
         return None

@@ -24,7 +24,7 @@ from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.foundation.text.characters import clean, unescape_entities
 
-NOT_OURS = "(not from the records) "
+NOT_OURS = "(not from my records) "
 # Letters of other alphabets that look like Latin ones.
 _DRAWN_LIKE = (
     "а=a в=b с=c ԁ=d е=e ԍ=g һ=h і=i ј=j к=k ӏ=l м=m п=n о=o р=p ԛ=q г=r ѕ=s т=t ц=u ѵ=v ԝ=w х=x "
@@ -39,7 +39,9 @@ _UNSEEN = str.maketrans("", "", "*`~\\|[]")
 # An entity that becomes a line break in Markdown.
 _BREAK = re.compile(r"&(?=#0*(?:10|13|8232|8233);|#x0*(?:a|d|2028|2029);|NewLine;)", re.I)
 _GAP = r"[\W_]*"
-_HEAD = re.compile(f"{_GAP}{_GAP.join(HEAD.strip('— ').split())}(?P<gap>{_GAP})(?P<rest>.?)")
+_HEAD = re.compile(
+    f"{_GAP}{_GAP.join(HEAD.strip('— ').lower().split())}(?P<gap>{_GAP})(?P<rest>.?)"
+)
 # Words of a clause that may end with a word for a deed without an actor: "Mail sent".
 SHORT = 4
 # Code, block quotes and quotations: other people's words. Blank lines are matched together so that
@@ -189,9 +191,9 @@ def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: b
 def neutralise(text: str) -> str:
     """Prefix each line that could be mistaken for the head of the activity block.
 
-    >>> print(neutralise("Done.\\n**From the Records**\\n✓ send_message Anna"))
+    >>> print(neutralise("Done.\\n**What I Actually Did**\\n✓ send_message Anna"))
     Done.
-    (not from the records) **From the Records**
+    (not from my records) **What I Actually Did**
     ✓ send_message Anna
     """
     text = clean(text).replace(HEAD, HEAD.replace("—", "-"))
