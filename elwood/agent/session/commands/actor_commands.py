@@ -255,7 +255,9 @@ class Commands:
             return CommandAnswer(
                 "I am still answering your last side question. Ask again after that."
             )
-        goes_on = GOES_ON.format(state.turn.under_way) if state.turn else ""
+        turn, goes_on = state.turn, ""
+        if turn is not None:
+            goes_on = GOES_ON.format(turn.running or turn.asking or turn.under_way)
         asked = render([msgspec.structs.replace(received, text=question)], core.clock)
         said = "I have no answer to that: it took too long or was stopped."
         with trio.move_on_after(BESIDE_LIMIT) as self._beside:
