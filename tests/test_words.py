@@ -35,7 +35,6 @@ LEVELS: dict[str, int] = {
     "elwood/agent/media": 60,
     "elwood/agent/models": 31,
     "elwood/agent/people": 67,
-    "elwood/agent/session": 42,
     "elwood/agent/tools": 45,
     "elwood/app": 50,
     "elwood/app/config": 53,

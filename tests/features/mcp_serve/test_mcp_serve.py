@@ -92,7 +92,7 @@ async def test_all_tools_read_from_the_running_elwood(tmp_path: Path) -> None:
             # Invalid arguments are reported to the caller.
             for name, arguments, why in (
                 ("search_memory", {}, "missing required field `query`"),
-                ("receipts", {"since": "tomorrow"}, "2h or 3d ago"),
+                ("receipts", {"since": "tomorrow"}, "use 2h or 3d"),
                 ("receipts", {"session": "nobody"}, "there is no conversation nobody"),
                 ("ask", {"message": "x", "session": "../x"}, "matching regex"),
             ):
