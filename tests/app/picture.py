@@ -22,7 +22,7 @@ TYPED = (("write notes.txt: buy milk", "✓ write_file"), ("run mv notes.txt mil
 
 
 def take() -> str:
-    """Run the demo in a tmux of its own; return the screen with its escape sequences."""
+    """Run the demo in its own tmux; return the screen with its escape sequences."""
     with tempfile.TemporaryDirectory() as folder:
 
         def tmux(*words: str) -> str:

@@ -345,7 +345,7 @@ def test_pending_messages_of_another_conversation_are_not_answered(tmp_path: Pat
     config.write_text(OFFLINE)
     other = elwood(tmp_path, "once", "list the files")
     assert HELP not in other.stdout
-    # The next request in that conversation takes it up.
+    # The next request in that conversation answers it.
     both = elwood(tmp_path, "once", "--session", "lost", "list the files")
     assert HELP in both.stdout
 

@@ -220,7 +220,7 @@ def test_a_wrong_value_is_reported_with_place_and_remedy(
     ],
 )  # fmt: skip
 def test_a_name_that_may_exist_later_is_a_warning(tmp_path: Path, text: str, doubt: str) -> None:
-    """The tools of an MCP server are known after they were accepted."""
+    """The tools of an MCP server have names only after the owner accepts them."""
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "time.json").write_text('{"accepted": {"now": {"name": "now"}}}')
     server = f'[mcp_servers.time]\ncommand = "time"\n[paths]\nstate = "{tmp_path}"'

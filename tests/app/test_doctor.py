@@ -588,7 +588,7 @@ async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> Non
 
 
 async def test_every_configured_model_is_checked(tmp_path: Path) -> None:
-    """Also one that makes vectors."""
+    """Also an embedding model."""
     listed = {"data": [{"id": "here"}, {"id": "vectors:latest"}]}
     async with serving(partial(answer_with, reply(200, listed))) as base, a_client() as client:
         text = f"""

@@ -24,7 +24,7 @@ from tests.fake_models import FakeModels, Say
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
 
-# A key is asked for at the terminal of the process, which must not be that of the tests.
+# The program reads the key from the terminal of its process, which must not be the tests'.
 AT_ITS_TERMINAL = """
 import fcntl, signal, sys, termios
 signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run in the background

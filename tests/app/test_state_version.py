@@ -1,4 +1,4 @@
-"""A state folder has a format: an older one is always read, a newer one is refused."""
+"""A state folder has a format: older formats are always read, newer ones are refused."""
 
 import hashlib
 import json
@@ -72,7 +72,7 @@ def test_no_command_reads_a_newer_state(
     state = configured(tmp_path)
     state.mkdir()
     (state / NAME).write_text(json.dumps(NEWER))
-    (state / "schedule.jsonl").write_text("what nobody knows\n")
+    (state / "schedule.jsonl").write_text("unknown data\n")
 
     words = ["evil" if word == HOSTILE else word for word in next(lines(typed))]
     assert main(["--config", str(tmp_path / "config.toml"), *words]) == 1

@@ -112,7 +112,7 @@ async def write(path: Path, entries: Any, fold: Any, story: Sequence[tuple[float
 
 @pytest.fixture
 async def home(tmp_path: Path) -> Path:
-    """A state folder with some of everything."""
+    """A state folder with a few entries of each kind."""
     state, skills = tmp_path / "state", tmp_path / "workspace" / "skills"
     (tmp_path / "config.toml").write_text(CONFIG.format(home=tmp_path))
     (tmp_path / "config.toml").chmod(0o600)
@@ -205,7 +205,7 @@ async def test_json_has_the_documented_fields(
     page = (FOLDER.parents[2] / "docs/reference/json.md").read_text()
     for typed in JSON:
         words = ["--config", str(home / "config.toml"), *typed.split(), "--json"]
-        if typed == "doctor":  # it begins a run of Trio of its own
+        if typed == "doctor":  # it starts Trio itself
             out = elwood(home, *words).stdout
         else:
             assert main(words) == 0

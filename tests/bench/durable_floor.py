@@ -1,4 +1,4 @@
-"""The least that a bot can do that loses no message over kill -9: the floor, with a log.
+"""The smallest bot that loses no message over kill -9: the floor with a log.
 
 Each update is written and synced before the offset moves, the answer before it is sent, and the
 delivery is noted.  A start reads the log: it answers the updates without an answer, and sends
@@ -27,8 +27,8 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.offset = 0
         self.histories: dict[int, list[Json]] = {}
-        self.updates: dict[int, Json] = {}  # without a delivery
-        self.answers: dict[int, str] = {}  # of those
+        self.updates: dict[int, Json] = {}  # without a recorded delivery
+        self.answers: dict[int, str] = {}  # their ids
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         whole, _, torn = path.read_bytes().rpartition(b"\n")
         os.ftruncate(self._fd, os.fstat(self._fd).st_size - len(torn))

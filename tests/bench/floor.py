@@ -1,8 +1,8 @@
-"""The least that a bot of Trio and httpx2 can do; what Elwood's figures are measured against.
+"""The smallest bot with Trio and httpx2: the baseline for Elwood's measurements.
 
 A long poll, one streaming request to the model with the chat's history, one message back; if the
-model calls ``list_files``, the call is carried out and the model asked again.  It promises
-nothing: no journal, no actors, no retries, no budgets, no progress.
+model calls ``list_files``, the bot runs the call and sends the result to the model.  It
+guarantees nothing: no journal, no actors, no retries, no budgets, no progress.
 
 ``python tests/bench/floor.py TELEGRAM_URL TOKEN MODELS_URL FOLDER``
 """
@@ -16,7 +16,7 @@ import httpx2
 import trio
 
 Json = dict[str, Any]
-# Characters of a message; the rest of an answer is lost.
+# Maximum length of a message in characters; the rest of an answer is dropped.
 LONGEST = 4096
 SYSTEM = "You are a helpful assistant."
 TOOL = {
@@ -28,7 +28,7 @@ TOOL = {
 
 async def main(telegram: str, token: str, models: str, folder: str) -> None:
     histories: dict[int, list[Json]] = {}
-    # The fakes speak plain HTTP; Elwood loads no certificates for that either.
+    # The fakes speak plain HTTP, for which Elwood loads no certificates either.
     async with (
         httpx2.AsyncClient(base_url=f"{telegram}/bot{token}/", verify=False, timeout=65) as bot,
         httpx2.AsyncClient(base_url=models, verify=False, timeout=65) as model,

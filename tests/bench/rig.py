@@ -1,4 +1,4 @@
-"""Bots and fakes as processes of their own, driven and measured from outside."""
+"""Bots and fakes in separate processes, driven and measured from outside."""
 
 import contextlib
 import http.client
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 def spawn(
     module: str, *arguments: str, log: Path, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Python process from this checkout; what it says goes to *log*."""
+    """Run a Python process from this checkout; write its output to *log*."""
     keep = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -53,7 +53,7 @@ def spawn(
 
 
 def fastest(act: Callable[[], object], times: int = 3) -> float:
-    """Return the seconds of CPU of the best of so many runs."""
+    """Return the CPU seconds of the fastest run."""
     spent = []
     for _ in range(times):
         start = time.process_time()
@@ -64,7 +64,7 @@ def fastest(act: Callable[[], object], times: int = 3) -> float:
 
 @contextlib.contextmanager
 def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
-    """Run a fake; gives its port."""
+    """Run a fake; yield its port."""
     port = folder / "port"
     folder.mkdir(parents=True, exist_ok=True)
     port.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
 
 
 def turn_of(chat: int, number: int, said: str, at: float) -> list[Entry]:
-    """List what Elwood writes of a turn of *chat* without calls, as three lines of two."""
+    """Return Elwood's entries of a turn of *chat* without calls, as three lines of two."""
     text, turn, id_ = "What shall we have tonight?", f"t{number}", f"tg:4242:{number}"
     route = Route("telegram", chat=str(chat))
     native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": said}]))
@@ -94,7 +94,7 @@ def turn_of(chat: int, number: int, said: str, at: float) -> list[Entry]:
 
 
 class Telegram:
-    """The side door of a fake Bot API, on *line*."""
+    """The control connection of a fake Bot API, on *line*."""
 
     def __init__(self, line: http.client.HTTPConnection) -> None:
         self.url = f"http://127.0.0.1:{line.port}"
@@ -106,11 +106,11 @@ class Telegram:
         return json.loads(self._line.getresponse().read())
 
     def say(self, chat: int, text: str) -> None:
-        """Let a person write."""
+        """Send a message as a person."""
         self.ask("say", {"text": text, "chat": chat, "user": chat})
 
     def wait(self, more: int, timeout: float = 60) -> dict[str, Any]:
-        """Wait until the bot has polled, and sent *more* messages than were waited for before."""
+        """Wait until the bot has polled and has sent *more* messages than at the last wait."""
         self.sent += more
         state: dict[str, Any] = self.ask("wait", {"sent": self.sent, "timeout": timeout})
         assert state["sent"] >= self.sent, f"{self.sent - state['sent']} answers are missing"
@@ -118,7 +118,7 @@ class Telegram:
         return state
 
     def turn(self, chat: int, text: str) -> float:
-        """Say something and wait for the answer; return the seconds until it was sent."""
+        """Send a message and wait for the answer; return the seconds until it was sent."""
         before = time.time()
         self.say(chat, text)
         self.wait(1)
@@ -128,7 +128,7 @@ class Telegram:
         return seconds
 
     def crowd(self, chats: int) -> list[float]:
-        """Let *chats* people write at once; return the seconds until each answer was sent."""
+        """Send a message from each of *chats* people; return the seconds until each answer."""
         before = self.sent
         began: float = self.ask("crowd", {"chats": chats, "text": "hello"})["at"]
         self.wait(chats, timeout=100)
@@ -148,7 +148,7 @@ def telegrams(folder: Path) -> Iterator[Telegram]:
 
 @attrs.frozen
 class Bot:
-    """A running bot; *start* is how many seconds it took to its first poll."""
+    """A running bot; *start* is the time to its first poll in seconds."""
 
     name: str
     pid: int
@@ -157,8 +157,8 @@ class Bot:
     log: Path
 
     def cpu(self) -> float:
-        """Return the seconds of CPU it has used, in all its threads."""
-        return time.clock_gettime((~self.pid << 3) | 2)  # the clock of a process: man clock_getres
+        """Return its CPU seconds in all threads."""
+        return time.clock_gettime((~self.pid << 3) | 2)  # see man clock_getres
 
     def rss(self) -> float:
         """Return its resident memory, in MB."""
@@ -169,7 +169,7 @@ class Bot:
 
 @contextlib.contextmanager
 def floor(folder: Path, models: int, *, durable: bool = False) -> Iterator[Bot]:
-    """Run the floor, or the one that loses no message."""
+    """Run the floor or the durable floor."""
     name = "durable_floor" if durable else "floor"
     with telegrams(folder / "telegram") as telegram:
         workspace = files(folder / "workspace")
@@ -192,12 +192,12 @@ def elwood(folder: Path, models: int, *, chats: int = 100, **more: str) -> Itera
             yield _polling("elwood", process, telegram, before, folder / "log")
 
 
-# The environment that holds the keys of both.
+# The environment with the keys of both.
 KEYS = {"ELWOOD_TELEGRAM_TOKEN": TOKEN, "ANTHROPIC_API_KEY": "none"}
 
 
 def write_config(folder: Path, telegram: Telegram, models: int, chats: int) -> Path:
-    """Write the configuration of an Elwood that *chats* people own; return its path."""
+    """Write a configuration with *chats* owners; return its path."""
     config = folder / "config.toml"
     config.write_text(
         f"""
@@ -223,7 +223,7 @@ day_tokens = 0
 
 
 def files(workspace: Path) -> Path:
-    """Make a workspace with the default documents and a few files."""
+    """Create a workspace with the default documents and a few files."""
     workspace.mkdir(exist_ok=True)
     for document in sorted((ROOT / "workspace").glob("*.md")):
         (workspace / document.name).write_bytes(document.read_bytes())

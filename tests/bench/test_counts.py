@@ -1,4 +1,4 @@
-"""What a plain turn takes of Trio and of the disk: counts, which do not depend on the machine."""
+"""Counts of Trio steps, threads and syncs in a plain turn; they do not depend on the machine."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,17 +24,17 @@ from tests.bench.rig import KEYS, server, telegrams, write_config
 
 T = TypeVar("T")
 TURNS = 5
-# Counts of a turn: aimed at, and asserted until that is reached.  The app's own beat adds to some
-# turns, so the least of all counts.
+# Counts of a turn: the aim, and the asserted limit.  The app's timer adds to some turns, so the
+# lowest of all turns counts.
 AIMS = {"steps": 40, "threads": 2, "syncs": 2}
 BOUNDS = {"steps": 40, "threads": 3, "syncs": 2}
 
-# Set in all tasks of the app, and in no other.
+# Set in all tasks of the app, and only there.
 _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
 
 
 class Steps(trio.abc.Instrument):
-    """Counts each time that Trio runs a task of the app."""
+    """Counts the steps of the app's tasks."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
@@ -84,14 +84,14 @@ async def test_a_plain_turn_takes_few_steps_threads_and_syncs(tmp_path: Path) ->
 
             nursery.start_soon(live)
             say = partial(telegram.turn, 1, "What shall we have for dinner tonight?")
-            await trio.to_thread.run_sync(say)  # opens the conversation
+            await trio.to_thread.run_sync(say)  # starts the conversation
             trio.lowlevel.add_instrument(Steps(counts))
             costs = []
             for _ in range(TURNS):
                 await trio.sleep(1.1)
                 counts.clear()
                 await trio.to_thread.run_sync(say)
-                await trio.sleep(0.3)  # what follows the answer
+                await trio.sleep(0.3)  # the work after the answer
                 costs.append(counts.copy())
             stops[0].set()
     print(f"\n{'a plain turn takes':20}{'least':>6}{'aim':>6}")

@@ -1,7 +1,7 @@
-"""Ten years of a busy house: what its logs take on the disk, and what a start and a turn cost then.
+"""Ten years of a busy Elwood: the size of its logs, and the cost of a start and a turn.
 
-The logs are written as Elwood writes them, at the times of a clock that runs through the years, and
-what is older than `sessions.keep` is removed each month; then a real Elwood is started on them.
+The logs have Elwood's format and the times of a clock that runs through the years.  Each month,
+data older than `sessions.keep` is removed.  Then a real Elwood starts with them.
 """
 
 import os
@@ -31,7 +31,7 @@ from elwood.foundation.storage.journal import Journal, closed_before, segments, 
 from tests.bench.rig import elwood, server, turn_of
 
 YEARS, DAY = 10, 86_400
-# Each day: runs of a job, and turns of a chat.
+# Per day: runs of a job, and turns of a chat.
 RUNS, TURNS = 1, 3
 STARTS = 3
 SAID = "We could have the rest of the soup, or I could look for something with leeks. " * 4
@@ -39,10 +39,10 @@ CHAT, JOB = "tg-1", "task-news"
 
 
 class NoSync(Calls):
-    """A disk that loses nothing, so that years pass in minutes."""
+    """A disk without syncs, so that years pass in minutes."""
 
     def sync(self, fd: int) -> None:
-        """Take no time."""
+        """Do nothing."""
 
 
 class Years:
@@ -70,7 +70,7 @@ class Years:
         await self.schedule.append(TaskScheduled(task, self.now))
 
     async def day(self) -> None:
-        """Let a day pass."""
+        """Simulate a day."""
         for _ in range(TURNS):
             await self._turn(CHAT)
         for _ in range(RUNS):
@@ -89,16 +89,16 @@ class Years:
             await self.talks[name].append(*part)
 
     def sweep(self) -> None:
-        """Remove what is not kept any more, as the chore does."""
+        """Remove expired data, like the chore."""
         for journal in self.journals:
             for path in segments(journal.path).values():
-                if path.stat().st_mtime > self.now:  # closed since the last time
+                if path.stat().st_mtime > self.now:  # sealed since the last sweep
                     os.utime(path, (self.now, self.now))
             for path in closed_before(journal.path, self.now - SessionSettings().keep)[0]:
                 path.unlink()
 
     def size(self) -> float:
-        """Megabytes of all."""
+        """Return the size of all logs in MB."""
         files = (
             path
             for journal in self.journals
@@ -108,7 +108,7 @@ class Years:
 
 
 async def live(state: Path) -> list[float]:
-    """Let the years pass; give the size of the logs after each."""
+    """Simulate the years; return the size of the logs after each."""
     years, sizes = Years(state), []
     await years.open()
     for _ in range(YEARS):
@@ -145,7 +145,7 @@ def test_ten_years_cost_as_much_as_two(tmp_path: Path) -> None:
     print(f"start {start:.2f} times that of a new one (aim 1.1), {min(starts[old]):.2f} s")
     print(f"first turn {turns[old]:.2f} s, of a new one {turns[new]:.2f} s")
     print(f"memory behind it {memory[old]:.1f} MB, of a new one {memory[new]:.1f} MB")
-    # What is kept is two years; the rest is how full the newest files happen to be.
+    # Two years are kept; the rest depends on the fill of the newest files.
     assert sizes[-1] < 1.15 * sizes[2] + 1.5
     assert start < 1.3
     assert memory[old] < memory[new] + 4

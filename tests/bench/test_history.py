@@ -1,4 +1,4 @@
-"""A turn behind a long history costs what its bytes cost: nothing else grows with the length."""
+"""The cost of a turn is linear in its history: nothing else grows with the length."""
 
 import time
 from pathlib import Path
@@ -15,13 +15,13 @@ from elwood.foundation.storage.journal import Journal
 from tests.bench.rig import elwood, server, turn_of
 
 SHORT, LONG = 20, 400
-# Chats of each length, and rounds over them.
+# Number of chats of each length, and of rounds over them.
 CHATS, ROUNDS = 10, 4
 SAID = "We could have the rest of the soup, or I could look for something with leeks."
 
 
 async def write_history(path: Path, chat: int, messages: int) -> None:
-    """Write the log of a chat with so many *messages*, as Elwood would have."""
+    """Write the log of a chat with *messages* messages, in Elwood's format."""
     disk = Disk(blocking=in_thread, clock=time.time)
     journal: Journal[Entry, Session] = Journal(path, Entry, Session, disk)
     await journal.open()
@@ -61,5 +61,5 @@ def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
     for messages in (SHORT, LONG):
         print(f"{messages:26}{sizes[messages] / 1000:9.1f}{costs[messages]:9.1f}")
     print(f"{growth:.3f} ms for each kB more")
-    # Making, sending and mending a kB of history.
+    # Milliseconds to build, send and repair 1 kB of history.
     assert costs[LONG] < 1.6 * costs[SHORT]

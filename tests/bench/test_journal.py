@@ -1,4 +1,4 @@
-"""Opening a journal of 100 000 entries, against plainly reading and decoding the same lines."""
+"""Opening a journal of 100,000 entries, compared with reading and decoding the same lines."""
 
 import json
 from pathlib import Path
@@ -46,6 +46,6 @@ def test_opening_a_hundred_thousand_entries(tmp_path: Path) -> None:
     print(f"\n{ENTRIES} entries   seconds   ratio to json.loads of each line")
     for what, spent in (("json.loads", floor), ("in full", full), ("by its state", short)):
         print(f"{what:>14}   {spent:7.3f}   {spent / floor:5.2f}")
-    # Both with room for a busy machine: measured 0.5 and 0.15.
+    # Both leave a margin for a busy machine: measured 0.5 and 0.15.
     assert full < 2 * floor
     assert short < floor

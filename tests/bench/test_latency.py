@@ -1,4 +1,4 @@
-"""What other conversations wait for: the longest call during which no other thread can run."""
+"""The wait of other conversations: the longest call during which no other thread can run."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ PAGES = {
 
 
 def longest_call(act: Callable[[], object]) -> tuple[float, str]:
-    """Find the call into compiled code that takes the most CPU and calls no Python meanwhile."""
+    """Return the longest CPU time of a call into compiled code that does not call Python."""
     worst = (0.0, "")
     calls: list[tuple[float, bool]] = []
 
@@ -47,7 +47,7 @@ def longest_call(act: Callable[[], object]) -> tuple[float, str]:
 @pytest.mark.bench
 def test_no_page_blocks_the_loop() -> None:
     text = ("word " * SIZE)[:SIZE]
-    readable(b"<p>x", "text/html", "http://a.example/")  # imports
+    readable(b"<p>x", "text/html", "http://a.example/")  # the first call imports
     floor, _ = longest_call(lambda: re.sub(r"\s+", " ", text))
     print(f"\n{'one pass':>14} {1000 * floor:7.1f} ms")
     for name, shape in PAGES.items():
@@ -59,7 +59,7 @@ def test_no_page_blocks_the_loop() -> None:
 
 @pytest.mark.bench
 def test_repeated_marks_take_linear_time() -> None:
-    """As normalizing them at once does not: it sorts them."""
+    """Normalizing them in one call would not: it sorts them."""
     spent = []
     for size in (40_000, 160_000):
         marks = "a" + "\u0301\u0316" * (size // 2)

@@ -1,4 +1,4 @@
-"""What MCP servers cost: a call beside the bare SDK, a slow one at the start, and none at all."""
+"""The cost of MCP servers: a call compared with the bare SDK, a slow server, and no server."""
 
 import subprocess
 import sys
@@ -17,13 +17,13 @@ from tests.features.mcp.house import SERVER, fake, living
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 pytestmark = pytest.mark.bench
 
-# Calls of one before it is the other's turn, and turns.
+# Calls in a block of one client, and number of blocks.
 BLOCK, ROUNDS = 50, 8
-# To the bare SDK: what is aimed at, and what is asserted.
+# Ratio to the bare SDK: the aim, and the asserted limit.
 AIM, BOUND = 1.3, 2.5
-# Seconds that a server which does not answer may cost the start, and another conversation.
+# Seconds by which a silent server may delay the start and another conversation.
 START, OTHER = 0.3, 0.05
-# What the feature costs without a server: milliseconds to import, and megabytes.
+# Cost of the feature without a server: milliseconds to import, and MB.
 IMPORT, SIZE = 30.0, 1.0
 
 
@@ -64,7 +64,7 @@ async def test_a_call_compared_with_the_bare_sdk(tmp_path: Path) -> None:
             await client.call_tool("echo", {"text": "x" * 100})
 
         for _ in range(ROUNDS):
-            # Of the processor: the wall clock shows who else is on the machine.
+            # CPU time: the wall clock depends on the load of the machine.
             ours += await timed(by_us, process_time)
             bare += await timed(by_sdk, process_time)
     ratio = median(ours) / median(bare)

@@ -1,6 +1,6 @@
-"""100 000 memories: what a search, a note, a rebuild and the start cost; grep is the yardstick.
+"""The cost of 100,000 memories: a search, a note, a rebuild and a start, compared with grep.
 
-``--bench-notes 100000`` is the size of the promise; the default is for every day.
+``--bench-notes 100000`` is the promised size; the default is smaller.
 """
 
 import gc
@@ -22,18 +22,18 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.search_index import SearchQuery
 
-# Notes of which the limits are promised: seconds, and megabytes.
+# The limits in seconds and MB are promised for this number of notes.
 PROMISED = 100_000
 SEARCH, SAVE, REBUILD, START, RSS = 0.020, 0.010, 60.0, 0.5, 30.0
 SEARCHES, SAVES, GREPS = 300, 100, 5
-# The best of so many rounds counts: others use this machine as well.
+# Number of rounds; the fastest counts because the machine may be busy.
 ROUNDS = 3
 MINE = Label(private=True)
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
 
 class World:
-    """Words as a language has them: a few very common ones, and many rare ones (Zipf)."""
+    """Words with the frequencies of a language: a few common ones, and many rare ones (Zipf)."""
 
     def __init__(self) -> None:
         self.random = random.Random(7)
@@ -47,7 +47,7 @@ class World:
         self.weights = list(itertools.accumulate(1 / (rank + 2) for rank in ranks))
 
     def query(self) -> str:
-        """Two to four words; not of the hundred commonest, which are a language's fillers."""
+        """Return two to four words, without the hundred most frequent ones."""
         count = self.random.randint(2, 4)
         content = self.words[100:]
         weights = [weight - self.weights[99] for weight in self.weights[100:]]
@@ -72,13 +72,13 @@ def write(folder: Path, count: int) -> list[str]:
 
 
 def rss() -> float:
-    """The resident memory of this process, in MB."""
+    """Return the resident memory of this process in MB."""
     [line] = [x for x in Path("/proc/self/status").read_text().splitlines() if x[:6] == "VmRSS:"]
     return int(line.split()[1]) / 1024
 
 
 def timed(acts: list[Callable[[], object]]) -> list[float]:
-    """How long each took, sorted."""
+    """Return the sorted times of the calls."""
     times = []
     for act in acts:
         began = time.perf_counter()
@@ -162,5 +162,5 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
         print(f"{name:32}{value:12.2f} {unit:3}{'' if limit is None else f'{limit:8.0f}'}")
     broken = [name for name, value, _, limit in rows if limit is not None and value > limit]
     assert p95(searches) < median(greps)
-    # The promise is about this many; with fewer the times say little but how busy a machine is.
+    # The limits apply to this number; with fewer notes, the load of the machine dominates.
     assert bench_notes < PROMISED or not broken

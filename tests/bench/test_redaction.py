@@ -1,4 +1,4 @@
-"""Stripping prose, and texts made to be slow, against one pass of a pattern over as much."""
+"""Redaction of prose and adversarial texts, compared with one pass of a pattern."""
 
 import random
 import re
@@ -10,13 +10,13 @@ from elwood.foundation.secrets.redaction import Secret, redact
 from tests.bench.rig import fastest
 
 SIZE = 500_000
-# So many times the text must take so many times as long, not the square of it.
+# The time must grow like the text, not like its square.
 GROWTH = 8
 ROUNDS = 2
 FLOOR = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{40}")
 LETTERS = string.ascii_letters + string.digits
 PROSE = (
-    "The quick brown fox jumps over the lazy dog, and then it says: what a fine day this is. "
+    "The quick brown fox jumps over the lazy dog, and then it says: it is a fine day. "
     "Another sentence (number 12345) has a link, https://example.org/a/b?c=d#e, and ends so.\n"
 )
 SHAPES = {
@@ -44,7 +44,7 @@ SHAPES = {
 }
 SECRETS = [
     Secret("".join(random.Random(n).choices(LETTERS, k=20 + 8 * n))) for n in range(12)
-]  # as many as a house has
+]  # a usual number of secrets
 LINE = (
     '{"at":"2026-11-22T10:00:00.000+00:00","level":"info","logger":"elwood.turns",'
     '"event":"turn ended","f":1}'
@@ -56,7 +56,7 @@ def text_of(shape: str, size: int) -> str:
 
 
 def seconds(shape: str, *sizes: int) -> list[float]:
-    """Take texts of each size in turn, for the load of the machine changes; the best counts."""
+    """Measure texts of each size in turn, because the load changes; return the best times."""
     texts = [text_of(shape, size) for size in sizes]
     rounds = [
         [fastest(lambda text=text: redact(text, SECRETS), 1) for text in texts]  # type: ignore[misc]
@@ -81,7 +81,7 @@ def test_no_text_is_slow() -> None:
             f"{shape:>18}   {SIZE / whole / 1e6:7.1f}   {ratios[shape]:17.1f}   "
             f"{growths[shape]:14.1f} times"
         )
-    # With room for a busy machine: measured 12 on prose, 57 at worst, 14 times for the growth.
+    # With a margin for a busy machine: measured 12 on prose, 57 at worst, and growth of 14.
     assert ratios["prose"] < 40
     assert max(ratios.values()) < 120
     assert max(growths.values()) < 3 * GROWTH

@@ -1,4 +1,4 @@
-"""What commands cost that end at once, as a ratio to a start of Python that does nothing."""
+"""The cost of short commands, as a ratio to an empty Python process."""
 
 import os
 import subprocess
@@ -10,13 +10,13 @@ from statistics import median
 import pytest
 
 ROUNDS = 9
-# How often the time of bare Python, at most; measured on a quiet machine: 1.8, 1.8 and 4.1.
-# A parser cannot be had for 3: argparse alone takes 2 (docs/decisions/0019).
+# Maximum ratios to bare Python; measured on an idle machine: 1.8, 1.8 and 4.1.
+# 3 is impossible with a parser: argparse alone takes 2 (docs/decisions/0019).
 BOUNDS = {"--help": 3.0, "--version": 3.0, "tasks --help": 6.0}
 
 
 def cpu(*command: str) -> float:
-    """Run *command*; return the seconds of a processor that it took."""
+    """Run *command*; return its CPU seconds."""
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     before = getrusage(RUSAGE_CHILDREN)
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
@@ -30,7 +30,7 @@ def test_help_costs_little_more_than_python() -> None:
     commands: dict[str, tuple[str, ...]] = {"python": (sys.executable, "-c", "pass")}
     commands |= {typed: (program, *typed.split()) for typed in BOUNDS}
     taken: dict[str, list[float]] = {typed: [] for typed in commands}
-    for _ in range(ROUNDS):  # in turns, so that all of them meet the same machine
+    for _ in range(ROUNDS):  # in turn, so that all have the same load
         for typed, command in commands.items():
             taken[typed].append(cpu(*command))
     floor = median(taken["python"])

@@ -1,4 +1,4 @@
-"""How long text from outside holds the loop, as a ratio to a plain loop over as many bytes."""
+"""The time for which text from outside blocks the loop, as a ratio to a plain loop over it."""
 
 from datetime import UTC, datetime
 from zlib import crc32
@@ -8,13 +8,13 @@ import pytest
 from tests.hostile_text import SHAPES
 from tests.test_linear_text import BOUNDS, CALLED, seconds
 
-# Bytes of a text in UTF-8, and how many times as long as the plain loop a function may hold the
-# loop: 20 ms, as the plain loop takes 2.5 ms on a machine with nothing else to do.
+# Size of a text in bytes of UTF-8, and the maximum ratio to the plain loop.  The plain loop takes
+# 2.5 ms on an idle machine, so the limit is 20 ms.
 SIZE, LIMIT = 100_000, 8
-# Shapes with which a function is measured on one day.  Other days have others.
+# Number of shapes for a function on one day.  Other days use other shapes.
 SAMPLE = 4
 
-# Functions that get less than SIZE on the loop: characters, and why no more.
+# Functions that get less than SIZE on the loop: the limit in characters, with the reason.
 SHORTER: dict[str, tuple[int, str]] = {
     "agent.approvals.prompt_text.details_message": (20_000, "the longest command"),
     "agent.approvals.prompt_text.request_messages": (20_000, "the longest command"),
@@ -42,9 +42,9 @@ SHORTER: dict[str, tuple[int, str]] = {
     "foundation.text.splitting.parts": (10_000, "in a thread above"),
     "foundation.text.splitting.with_footer": (10_000, "in a thread above"),
     "agent.channels.attached.readable": (10_000, "in a thread above"),
-    "foundation.text.words.pieces": (2_000, "what the memory learns from"),
+    "foundation.text.words.pieces": (2_000, "the input of the memory"),
 }
-# Exceptions: their own limit, and why the loop can wait for them.
+# Exceptions: their own limit, with the reason.
 LATER: dict[str, tuple[int, str]] = {
     "agent.models.openai.ChatStream": (15, "line breaks only"),
     "foundation.text.characters.unescape_entities": (15, "callers pass a line or a cut page"),
@@ -58,7 +58,7 @@ LATER: dict[str, tuple[int, str]] = {
     "foundation.text.splitting.with_footer": (90, "markdown-it, 10 µs a character"),
     "agent.channels.attached.readable": (90, "markdown-it, 10 µs a character"),
 }
-# Functions that do not run on the loop with text from outside.
+# Functions that never run on the loop with text from outside.
 ELSEWHERE: dict[str, str] = {
     "agent.conversation.settings.is_hours": "the owner writes it",
     "agent.conversation.settings.read_hours": "the owner writes it",
@@ -85,7 +85,7 @@ def loop(text: str) -> object:
 
 
 def sized(text: str, most: int) -> str:
-    """Cut *text* to SIZE bytes in UTF-8, and to *most* characters."""
+    """Cut *text* to SIZE bytes in UTF-8 and *most* characters."""
     return text[: min(most, SIZE * len(text) // len(text.encode("utf-8", "surrogatepass")))]
 
 
@@ -109,7 +109,7 @@ def test_text_from_outside_does_not_block_the_loop(
             shape = list(SHAPES)[number % len(SHAPES)]
             text = sized(texts[shape], most)
             took = seconds(call, text)
-            if took > limit / 2 * floor:  # another program may have evicted our caches
+            if took > limit / 2 * floor:  # another program may have evicted the caches
                 took = min(took, *(seconds(call, text) for _ in range(2)))
             found.append((took / floor, shape))
         rows.append((max(found)[0], limit, name, max(found)[1]))

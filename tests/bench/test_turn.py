@@ -1,9 +1,9 @@
-"""What a turn, a start, a crowd and two thousand turns cost, as ratios to the floor beside it.
+"""The cost of a turn, a start, a crowd and two thousand turns, as ratios to the floor.
 
 A turn is also compared with the durable floor, a bot that loses no message over kill -9.
 
-The table says what was measured, and the aim beside it.  What is asserted leaves room for a busy
-machine, on which every visit to a worker thread waits for its turn.
+The table shows measurements and aims.  The asserted limits leave a margin for a busy machine, on
+which every worker thread waits for a processor.
 """
 
 import math
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.bench
 CHATS = 100
 PLAIN = "What shall we have for dinner tonight?"
 TOOL = 'Look, please:\n/call list_files {"path": "."}'
-# Turns in a row of one bot before it is the other's turn.
+# Turns of one bot before the other bot continues.
 BLOCK = 10
-# Starts of each.
+# Number of starts of each bot.
 STARTS = 3
-# Ratios to the floor: what is aimed at, and what is asserted until it is reached.
+# Ratios to the floor: the aim, and the asserted limit.
 AIMS = {
     "plain turn": 1.9,
     "one-tool turn": 2.4,
@@ -37,12 +37,12 @@ AIMS = {
     "all chats answered": 3.0,
     "chunk of a long answer": 2.5,
 }
-# Ratios to the durable floor that are aimed at.
+# Ratios to the durable floor: the aims.
 DURABLE_AIMS = {"plain turn": 1.4, "one-tool turn": 1.8, "chunk of a long answer": 2.5}
 BOUNDS = {
     "plain turn, wall": 3.5,
     "plain turn, CPU": 3.5,
-    # Debian's Python runs the floor of this row a quarter faster than a Python built by hand.
+    # Debian's Python runs this row's floor a quarter faster than a self-built Python.
     "one-tool turn, wall": 5.0,
     "one-tool turn, CPU": 5.0,
     "start to first poll": 2.5,
@@ -52,22 +52,20 @@ BOUNDS = {
 }
 # Characters of a long answer, and of each of its chunks.
 LONG_ANSWER, CHUNK = 60_000, 20
-# Chats of which all write at once.
+# Number of chats in a crowd.
 CROWD = 1_000
-# Chats that take the many turns, and the memory that Elwood may hold then, as a ratio to idle.
+# Number of chats for the many turns, and the maximum memory after them, as a ratio to idle.
 MANY, FLAT = 100, 1.2
 
 
 @attrs.frozen
 class Cost:
-    """Of one turn: the wall time that a quarter stays below, the mean CPU time; in milliseconds.
+    """The cost of one turn in milliseconds."""
 
-    Others take a processor away for a while: the median was 5 times the floor's beside two of them,
-    for every visit to a thread waits then.
-    """
-
+    # The first quartile.  Next to two busy processes the median was 5 times the floor's, because
+    # every worker thread waits for a processor.
     wall: float
-    cpu: float
+    cpu: float  # the mean
 
 
 def compare(bots: list[Bot], text: str, turns: int, chat: Iterator[int]) -> list[Cost]:
@@ -92,12 +90,12 @@ def models(tmp_path: Path) -> Iterator[int]:
         yield port
 
 
-# What is measured, the costs of the floor and of Elwood, their unit, and that of the durable floor.
+# The row, the costs of the floor and of Elwood, their unit, and the cost of the durable floor.
 Row = tuple[str, float, float, str] | tuple[str, float, float, str, float]
 
 
 def judge(rows: Sequence[Row]) -> None:
-    """Print what the floors and Elwood cost, and hold what is asserted of it."""
+    """Print the costs of the floors and of Elwood, and check the asserted limits."""
     head = f"{'floor':>9}{'elwood':>9}  {'':4}{'ratio':>6}{'aim':>6}"
     print(f"\n{'':34}{head}{'durable':>9}{'ratio':>6}{'aim':>6}")
     for what, least, ours, unit, *durable in rows:
@@ -122,7 +120,7 @@ def test_turns_cost_a_small_multiple_of_the_floor(
     tmp_path: Path, models: int, pytestconfig: pytest.Config
 ) -> None:
     turns: int = pytestconfig.getoption("--bench-turns")
-    # In turn, for Telegram lets nobody send to one more than once a second.
+    # In turn: Telegram allows one message per second in a chat.
     chat = cycle(range(1, CHATS + 1))
     with (
         floor(tmp_path / "floor", models) as least,
@@ -146,7 +144,7 @@ def test_turns_cost_a_small_multiple_of_the_floor(
 
 
 def test_a_long_answer_costs_its_length(tmp_path: Path, models: int) -> None:
-    """A chunk of a long answer, which comes a few words at a time."""
+    """The cost of a chunk of a long answer; a chunk has a few words."""
     with (
         floor(tmp_path / "floor", models) as least,
         floor(tmp_path / "durable", models, durable=True) as durable,
@@ -155,7 +153,7 @@ def test_a_long_answer_costs_its_length(tmp_path: Path, models: int) -> None:
         bots = [least, durable, ours]
         for bot in bots:
             bot.telegram.turn(1, PLAIN)
-        time.sleep(1)  # Telegram takes one message a second in a chat
+        time.sleep(1)  # Telegram allows one message per second in a chat
         before = [bot.cpu() for bot in bots]
         for bot in bots:
             bot.telegram.say(1, f"Please:\n/write {LONG_ANSWER}")
@@ -167,14 +165,14 @@ def test_a_long_answer_costs_its_length(tmp_path: Path, models: int) -> None:
 
 
 def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
-    """The first time, without any state, and again on what the first time has left."""
+    """The first start without state, and the second start with the state of the first."""
     starts: list[list[float]] = [[], [], []]
     sizes: list[list[float]] = [[], [], []]
     for turn in range(STARTS):
         for number, run, folder in ((0, floor, "floor"), (1, elwood, "new"), (2, elwood, "new")):
             with run(tmp_path / f"{folder}-{turn}", models) as bot:
                 starts[number].append(1000 * bot.start)
-                time.sleep(0.5)  # what it does after its first poll
+                time.sleep(0.5)  # the work after its first poll
                 sizes[number].append(bot.rss())
     start, size = [[statistics.median(each) for each in all_] for all_ in (starts, sizes)]
     judge(
@@ -188,10 +186,10 @@ def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
 
 
 def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
-    """So many chats write at once, each for the first time.
+    """All chats send their first message together.
 
-    A crowd is one long try, on a machine that is faster at one time than at another: the floor is
-    measured before it and after it.  If there must be a second try, the better one counts.
+    A crowd is one long measurement, and the speed of the machine varies.  So the floor is measured
+    before and after it.  If a second attempt is needed, the better one counts.
     """
     tried: list[list[Row]] = []
     while not tried or (len(tried) < 2 and too_dear(tried[0])):
@@ -207,7 +205,7 @@ def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
 
 
 def crowd(run: AbstractContextManager[Bot]) -> tuple[float, float]:
-    """Return the seconds until all chats of a crowd are answered, and the MB held then."""
+    """Return the seconds until all chats of a crowd have answers, and the memory in MB then."""
     with run as bot:
         return bot.telegram.crowd(CROWD)[-1], bot.rss()
 
@@ -215,7 +213,7 @@ def crowd(run: AbstractContextManager[Bot]) -> tuple[float, float]:
 def test_memory_stays_flat_over_many_turns(
     tmp_path: Path, models: int, pytestconfig: pytest.Config
 ) -> None:
-    """What is quiet leaves the memory: 300 turns, and with ``--bench-turns 800`` 5,000."""
+    """Idle sessions are unloaded: 300 turns, or 5,000 with ``--bench-turns 800``."""
     rounds: int = pytestconfig.getoption("--bench-turns") // 16
     with elwood(tmp_path / "elwood", models, chats=MANY) as bot:
         sizes = [bot.rss()]
