@@ -159,7 +159,7 @@ def _add_config(parser: "ArgumentParser", default: str | None) -> None:
         type=Path,
         metavar="FILE",
         default=default,
-        help=f"the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or {SYSTEM})",
+        help=f"configuration file (default: $XDG_CONFIG_HOME/elwood/config.toml, then {SYSTEM})",
     )
 
 
@@ -206,40 +206,42 @@ def _run_once(config: "Config", given: "Namespace") -> int:
 
 def _add_demo_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
-    parser.add_argument("--plain", action="store_true", help="read and print lines only")
+    parser.add_argument(
+        "--plain", action="store_true", help="plain lines, without colors, menus or cursor movement"
+    )
 
 
 def _add_chat_arguments(parser: "ArgumentParser") -> None:
     which = parser.add_mutually_exclusive_group()
-    what = "begin or go on with this conversation; telegram: yours there"
+    what = 'start or continue this conversation; "telegram": your Telegram chat'
     which.add_argument("--session", metavar="NAME", type=_check_session, help=what)
-    which.add_argument("--last", action="store_true", help="go on with the one that was used last")
+    which.add_argument("--last", action="store_true", help="continue the most recent conversation")
     _add_demo_arguments(parser)
 
 
 def _add_once_arguments(parser: "ArgumentParser") -> None:
     parser.epilog = (
-        "Exit codes: 0 answered, 1 failed, 2 typed wrongly, 3 a call waits for your yes, "
-        "130 stopped by Ctrl-C, 143 by SIGTERM."
+        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 a call waits for your "
+        "approval, 130 stopped by Ctrl-C, 143 stopped by SIGTERM."
     )
-    what = "the message; what is piped in comes behind it, or is all of it"
+    what = "the message; piped input is appended, or used alone"
     parser.add_argument("text", nargs="?", type=_check_message, help=what)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--session", metavar="NAME", type=_check_session, help="begin or continue this conversation"
+        "--session", metavar="NAME", type=_check_session, help="start or continue this conversation"
     )
-    parser.add_argument("--dry-run", action="store_true", help="let no tool change anything")
+    parser.add_argument("--dry-run", action="store_true", help="do not let tools change anything")
+    parser.add_argument("--verbose", action="store_true", help="show the log, with each tool call")
     parser.add_argument(
-        "--verbose", action="store_true", help="show the log, and tools as they run"
+        "--debug", action="store_true", help="also show the input and output of models and tools"
     )
-    parser.add_argument("--debug", action="store_true", help="show what goes in and comes out, too")
 
 
 def _check_message(text: str) -> str:
     from argparse import ArgumentTypeError
 
     if not text.strip():
-        raise ArgumentTypeError("it is empty")
+        raise ArgumentTypeError("the message is empty")
     # The shell may pass bytes that are not UTF-8; Python represents them as lone surrogates.
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -250,7 +252,10 @@ def _check_session(name: str) -> str:
     from argparse import ArgumentTypeError
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
+        raise ArgumentTypeError(
+            "use at most 64 letters, digits, dots, dashes and underscores; begin "
+            "with a letter or digit"
+        )
     return name
 
 
@@ -260,14 +265,14 @@ RUN = CliCommand(
 APP = (
     CliCommand(
         "init",
-        "Set Elwood up: ask what it needs, and write config.toml and the first documents.",
+        "Set up Elwood: answer a few questions, and it writes config.toml and the first documents.",
         _run_init,
-        lambda parser: parser.add_argument("--yes", action="store_true", help="ask nothing"),
+        lambda parser: parser.add_argument("--yes", action="store_true", help="ask no questions"),
         needs="nothing",
     ),
     CliCommand(
         "doctor",
-        "Check configuration, secrets, services, clock, disk and files.",
+        "Check the configuration, secrets, services, clock, disk and files.",
         imported("elwood.app.doctor", "doctor"),
         json_switch,
         needs="nothing",
@@ -276,19 +281,23 @@ APP = (
     RUN._replace(name="start", help="The same as run."),
     CliCommand(
         "demo",
-        "Try everything here and now: offline, in a fresh folder.",
+        "Try Elwood offline in a temporary folder, without a key or an account.",
         imported("elwood.app.serving", "demo"),
         _add_demo_arguments,
         needs="nothing",
     ),
     CliCommand(
         "chat",
-        "Talk on the console with the configured model.",
+        "Chat with Elwood in this terminal.",
         _run_chat,
         _add_chat_arguments,
         needs="secrets",
     ),
     CliCommand(
-        "once", "Answer one message, on stdout.", _run_once, _add_once_arguments, needs="secrets"
+        "once",
+        "Answer one message and print the answer.",
+        _run_once,
+        _add_once_arguments,
+        needs="secrets",
     ),
 )

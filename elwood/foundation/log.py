@@ -33,25 +33,27 @@ TOOLS: Mapping[str, Level] = {"models": "info", "tools": "debug", "tools.payload
 
 @attrs.frozen(kw_only=True)
 class LogSettings:
-    SECTION: ClassVar = Section("log", "What is logged, and where to.")
+    SECTION: ClassVar = Section("log", "The log.")
 
-    level: Level = setting("info", help="the least severe that is logged")
+    level: Level = setting("info", help="lowest severity that is logged")
     levels: Mapping[str, Level] = setting(
         {},
-        help="the same for a part alone: the name of a feature, or approvals, channels, models, "
-        "records, sessions, tools",
+        help="level of a single component: the name of a feature, or approvals, "
+        "channels, models, records, sessions, tools",
         example='{ tools = "debug" }',
         names="component",
         named_by_key=True,
     )
     file: Path | None = setting(
         None,
-        help="file that gets the same lines, beside stderr and the journal",
+        help="file for the log, in addition to stderr or the journal",
         default="none",
         example='"/var/log/elwood/elwood.log"',
     )
     rotate: float = setting(
-        10.0, help=f"MB after which it is begun anew, and {KEPT} kept", check=at_least(0.01)
+        10.0,
+        help=f"megabytes after which a new file begins; {KEPT} old ones are kept",
+        check=at_least(0.01),
     )
 
 

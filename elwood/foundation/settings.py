@@ -101,7 +101,7 @@ def secret(
     credential: str, *variables: str, help: str = "", example: str | None = None
 ) -> Secret | None:
     """Create a field for a secret, which `secrets.store.look_up` finds."""
-    where = "the secret itself, or `file:` and an absolute path; better is the credential"
+    where = "the secret, or `file:` and an absolute path; the safest place is the credential"
     key = Key(
         help=f"{where} `{credential}`{help}",
         default=f"credential `{credential}`; else {' or '.join(f'`${one}`' for one in variables)}",
@@ -239,17 +239,17 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 class Paths:
     SECTION: ClassVar = Section(
         "paths",
-        "Folders, absolute or from `~` on.",
+        "Folders: absolute paths, or paths that begin with `~`.",
         computed=lambda written, environ, home: default_paths(written, environ, home),
     )
 
     state: Path = required(
-        help="folder of everything Elwood remembers",
+        help="folder of Elwood's state: conversations, memory, tasks and records",
         default="`$STATE_DIRECTORY`, else `~/.local/state/elwood`",
         example='"~/.local/state/elwood"',
     )
     workspace: Path = required(
-        help="folder of the documents and files that Elwood works with",
+        help="folder of the files that Elwood works with",
         default="`workspace` in paths.state",
         example='"~/elwood"',
     )

@@ -57,8 +57,8 @@ def commands() -> str:
 
 STATUS = "; ".join(f"{code}: {text.rstrip('.')}" for code, text in shell_pages.STATUS.items())
 SLASH = (
-    "The menu of Telegram and Tab in a terminal list these. The name of a skill is also a command. "
-    "Each entry\nsays who may use the command in a private chat and in a group.\n"
+    "Telegram's menu and Tab in a terminal list these commands. The name of a skill is also a\n"
+    "command. Each entry lists the users of the command in a private chat and in a group.\n"
 )
 
 

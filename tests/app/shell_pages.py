@@ -64,22 +64,22 @@ def commands(typed: str, parser: ArgumentParser) -> Iterator[tuple[str, Argument
 
 EXAMPLES = {
     "elwood demo": "Try everything, without a key or an account.",
-    "elwood init; elwood doctor; elwood run": "Set it up, see what is missing, and run it.",
+    "elwood init; elwood doctor; elwood run": "Set up Elwood, check the setup, and run it.",
     'elwood once "what is new in the folder inbox?"': "Ask once, and print the answer.",
-    "elwood receipts --since 2h --outcome failed": "Show which calls have failed lately.",
-    "elwood session export home --format html -o home.html": "Write a conversation into a page.",
+    "elwood receipts --since 2h --outcome failed": "Show the failed calls of the last two hours.",
+    "elwood session export home --format html -o home.html": "Export a conversation as a web page.",
 }
 FILES = {
-    "~/.config/elwood/config.toml": "The configuration; elwood init writes one with comments.",
-    SYSTEM: "The configuration of a service of the system, for those who have none.",
+    "~/.config/elwood/config.toml": "The configuration; elwood init writes it, with comments.",
+    SYSTEM: "The system-wide configuration, for users without their own.",
     "~/.local/state/elwood/": "Conversations, notes, tasks and the workspace (paths.state).",
 }
 STATUS = {
-    OK: "All went well.",
-    FAILURE: "It could not be done; a line says why.",
-    USAGE: "What was typed is not understood.",
+    OK: "Success.",
+    FAILURE: "Failure; a line gives the reason.",
+    USAGE: "Wrong usage of the command line.",
     MISCONFIGURED: "The configuration is wrong; systemd does not start the service again.",
-    INTERRUPTED: "Ctrl-C was pressed.",
+    INTERRUPTED: "Stopped by Ctrl-C.",
 }
 
 

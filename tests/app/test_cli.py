@@ -281,7 +281,7 @@ def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, wh
 def test_an_empty_message_is_refused(tmp_path: Path) -> None:
     done = elwood(tmp_path, "once", " \n")
     assert done.returncode == 2
-    assert "error: argument text: it is empty" in done.stderr
+    assert "error: argument text: the message is empty" in done.stderr
 
 
 def test_a_call_that_needs_approval_has_its_own_exit_code(tmp_path: Path) -> None:

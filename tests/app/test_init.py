@@ -142,7 +142,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert not [one for one in (KEY, TOKEN, wrong_token, "\x1b") if one in shown + text]
     for file in (path, *(path.parent / "secrets").iterdir()):
         assert file.stat().st_mode & 0o077 == 0
-    assert "# Times that one model is tried again for one response\n#retries = 200\n" in text
+    assert "# Maximum retries of one model for one response\n#retries = 200\n" in text
 
 
 async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) -> None:

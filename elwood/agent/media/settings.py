@@ -15,22 +15,24 @@ class MediaSettings:
     """
 
     SECTION: ClassVar = Section(
-        "media", "Pictures, documents and voice messages that people send. See docs/operating.md."
+        "media",
+        "Pictures, documents and voice messages that people send. See docs/guides/channels.md.",
     )
 
     budget: int = setting(
         200,
-        help="megabytes that are kept of one conversation's files; the oldest make room",
+        help="megabytes for the files of one conversation; Elwood deletes the oldest "
+        "files beyond that",
         check=between(20, 100_000),
     )
     transcription_url: str = setting(
         "",
-        help="address of an API like OpenAI's, which writes voice messages down; "
-        "`/audio/transcriptions` is added",
+        help="address of an OpenAI-compatible API that transcribes voice messages; "
+        "Elwood adds `/audio/transcriptions`",
         check=is_url,
         example='"https://api.openai.com/v1"',
     )
-    transcription_model: str = setting("whisper-1", help="the model that it is to take")
+    transcription_model: str = setting("whisper-1", help="model for the transcription")
     transcription_key: Secret | None = secret(
         "transcription-key",
         "TRANSCRIPTION_API_KEY",
@@ -38,10 +40,13 @@ class MediaSettings:
     )
     transcription_command: tuple[str, ...] = setting(
         (),
-        help="instead: a program of this machine and its arguments, run without a shell; the path "
-        "of the recording is added, and what it prints are the words",
+        help="instead of an API: a local program with its arguments, run without a "
+        "shell; Elwood adds the path of the recording and reads the transcript "
+        "from stdout",
         example='["/usr/local/bin/write-down", "--language", "en"]',
     )
     timeout: float = setting(
-        120.0, help="seconds to write down one recording at most", check=between(1, 900)
+        120.0,
+        help="seconds that the transcription of one recording may take",
+        check=between(1, 900),
     )

@@ -74,10 +74,12 @@ def _check_models(loaded: Loaded) -> Iterator[Complaint]:
 class PriceSettings:
     """Price of a model; tokens from a provider's cache cost as much as *input* by default."""
 
-    input: float = required(help="US dollars for a million tokens sent", check=at_least(0))
-    output: float = required(help="US dollars for a million tokens answered", check=at_least(0))
+    input: float = required(help="US dollars per million input tokens", check=at_least(0))
+    output: float = required(help="US dollars per million output tokens", check=at_least(0))
     cached: float | None = setting(
-        None, help="US dollars for a million tokens read from its cache", check=at_least(0)
+        None,
+        help="US dollars per million input tokens read from the provider's cache",
+        check=at_least(0),
     )
 
 
@@ -87,27 +89,27 @@ class RoleSettings:
 
     model: str | None = setting(
         None,
-        help="the model that is asked first, as provider/name",
+        help="the first model to use, as provider/name",
         check=is_model,
         default="`anthropic/claude-sonnet-5-5` for `default`, `anthropic/claude-haiku-5-5` for "
         "`cheap`; else that of `cheap`",
     )
     fallbacks: tuple[str, ...] | None = setting(
         None,
-        help="models to try, in this order, when it cannot answer",
+        help="models to use, in this order, when the first one cannot answer",
         check=is_model,
         default="the models of `default` for `summarizer`; else none",
     )
     max_tokens: int | None = setting(
         None,
-        help="most tokens of one response, thinking included",
+        help="maximum tokens of one response, including thinking",
         check=at_least(1),
         default="16000 for `default`; else that of `default`",
     )
     thinking: Effort | None = setting(
         None,
-        help="how much it thinks; a model that does not know the word refuses the request",
-        default="what the model does unasked",
+        help="how much it thinks; a model that does not support the value refuses the request",
+        default="the model's own default",
     )
 
 
@@ -130,31 +132,32 @@ class ModelSettings:
 
     SECTION: ClassVar = Section(
         "models",
-        "Which models think, each in a role. `default` answers you. `cheap` does simple "
-        "jobs, such as the weekly reflection. `summarizer` shortens long conversations, `observer` "
-        "learns from them, and `heartbeat` goes through HEARTBEAT.md: where one of these three has "
-        "no `model`, the keys of `cheap` hold for those that it lacks.",
+        "The models, each in a role. `default` answers you. `cheap` does simple "
+        "jobs, such as the weekly reflection. `summarizer` shortens long "
+        "conversations, `observer` learns from them, and `heartbeat` works through "
+        "HEARTBEAT.md. If one of these three has no `model`, its missing keys come "
+        "from `cheap`.",
         verify=_check_models,
     )
 
     roles: Mapping[str, RoleSettings] = setting(
         {},
-        help="models by role: a table `[models.roles.NAME]` for each, with model, fallbacks, "
-        "max_tokens and thinking",
+        help="models by role: a table `[models.roles.NAME]` each, with model, "
+        "fallbacks, max_tokens and thinking",
         example='{ default = { model = "anthropic/claude-sonnet-5-5" } }',
     )
     patience: float = setting(
         120.0,
-        help="seconds for which `elwood chat` and `once` try a model again that fails or cannot be "
-        "reached; `elwood run` waits up to 15 minutes",
+        help="seconds that `elwood chat` and `once` retry a model that fails or cannot "
+        "be reached; `elwood run` retries for up to 15 minutes",
         check=between(1, 900),
     )
     retries: int = setting(
-        200, help="times that one model is tried again for one response", check=between(0, 1000)
+        200, help="maximum retries of one model for one response", check=between(0, 1000)
     )
     prices: Mapping[str, PriceSettings] = setting(
         {},
-        help="what models cost that Elwood knows no price of, by `provider/name`, or `provider/*`",
+        help="prices of models that Elwood has no price for, by `provider/name` or `provider/*`",
         example='{ "ollama/*" = { input = 0.0, output = 0.0 } }',
     )
 
@@ -216,26 +219,26 @@ class ProviderSettings:
     """
 
     api: Literal["anthropic", "openai", "offline"] = required(
-        help="the API it speaks; offline is a model made of rules"
+        help="the provider's API; offline is a rule-based model without a network"
     )
-    base_url: str = setting("", help="address of the API, to which paths are added", check=is_url)
+    base_url: str = setting("", help="base URL of the API; Elwood adds the paths", check=is_url)
     key: Secret | None = secret("NAME-key", "NAME_API_KEY")
-    in_flight: int = setting(64, help="most calls at once", check=between(1, 1000))
+    in_flight: int = setting(64, help="maximum number of concurrent calls", check=between(1, 1000))
     stall: float = setting(
-        90.0, help="seconds of silence that end a response", check=between(1, 3600)
+        90.0, help="seconds without data after which Elwood ends a response", check=between(1, 3600)
     )
     version: str = setting("2026-10-21", help="for the API anthropic: the anthropic-version header")
     thoughts: bool = setting(
         False,
-        help="for the API anthropic: whether to ask for summaries of what a model thinks, which "
-        "elwood chat shows at Ctrl-O (models of 4.6 and later)",
+        help="for the API anthropic: request summaries of the model's thinking, which "
+        "elwood chat shows at Ctrl-O (models 4.6 and later)",
     )
     echo_reasoning: EchoReasoning = setting(
-        "none", help="for the API openai: the field that takes back earlier reasoning"
+        "none", help="for the API openai: the field that sends earlier reasoning back"
     )
-    vision: bool = setting(False, help="whether its models can look at pictures")
+    vision: bool = setting(False, help="true if its models can read pictures")
     limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = setting(
-        "max_tokens", help="for the API openai: the field that takes max_tokens"
+        "max_tokens", help="for the API openai: the name of the field for max_tokens"
     )
 
 
@@ -281,9 +284,10 @@ def _providers(
 class Providers:
     SECTION: ClassVar = Section(
         "providers",
-        "Services that run models, one table each. `anthropic`, `openai`, `openrouter`, "
-        "`ollama` (at 127.0.0.1:11434) and `offline` exist without being written; what is written "
-        "adds to them. The variable of a key is named in capitals, as in `$ANTHROPIC_API_KEY`.",
+        "Services that run models, one table each. `anthropic`, `openai`, "
+        "`openrouter`, `ollama` (at 127.0.0.1:11434) and `offline` are built in; "
+        "your keys override their defaults. The variable of a key is in capitals, "
+        "as in `$ANTHROPIC_API_KEY`.",
         tables=Tables(
             item=ProviderSettings,
             keyed=True,
@@ -322,44 +326,45 @@ class Limits:
 
     SECTION: ClassVar = Section(
         "limits",
-        "What may be spent. Before each model call the most that it can cost is held back. A token "
-        "read from a provider's cache counts as a tenth. A limit in dollars refuses a model whose "
-        "price is not known (`models.prices`).",
+        "Spending limits. Before each model call Elwood reserves the highest "
+        "possible cost of the call. A token read from a provider's cache counts as "
+        "a tenth. With a limit in dollars Elwood refuses models of unknown price "
+        "(`models.prices`).",
     )
 
     session_tokens: int = setting(
         500_000,
-        help="most tokens of one conversation; /new begins another; 0: no limit",
+        help="maximum tokens of one conversation; /new begins another; 0: no limit",
         check=at_least(0),
     )
     session_usd: float | None = setting(
         None,
-        help="most US dollars of one conversation; /new begins another",
+        help="maximum US dollars of one conversation; /new begins another",
         check=at_least(0),
         example="5.0",
     )
     day_tokens: int = setting(
-        5_000_000, help="most tokens of one day; 0: no limit", check=at_least(0)
+        5_000_000, help="maximum tokens per day; 0: no limit", check=at_least(0)
     )
     day_usd: float | None = setting(
-        None, help="most US dollars of one day", check=at_least(0), example="20.0"
+        None, help="maximum US dollars per day", check=at_least(0), example="20.0"
     )
     month_tokens: int | None = setting(
-        None, help="most tokens of one month", check=at_least(1), example="100000000"
+        None, help="maximum tokens per month", check=at_least(1), example="100000000"
     )
     month_usd: float | None = setting(
-        None, help="most US dollars of one month", check=at_least(0), example="200.0"
+        None, help="maximum US dollars per month", check=at_least(0), example="200.0"
     )
     job_tokens: int | None = setting(
-        2_000_000, help="most tokens a day of a task that says nothing else", check=at_least(1)
+        2_000_000, help="maximum tokens per day of a task without its own limit", check=at_least(1)
     )
     job_usd: float | None = setting(
-        1.0, help="most US dollars a day of a task that says nothing else", check=at_least(0)
+        1.0, help="maximum US dollars per day of a task without its own limit", check=at_least(0)
     )
     warn: float = setting(
         0.8,
-        help="share of a limit at which you are told, once a period; 0: never, 1: when it is "
-        "reached",
+        help="fraction of a limit at which Elwood warns you, once per period; 0: never, "
+        "1: when it is reached",
         check=between(0, 1),
     )
 

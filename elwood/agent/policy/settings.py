@@ -35,16 +35,20 @@ class PolicySettings:
 
     SECTION: ClassVar = Section(
         "policy",
-        "Your own word about tools, by name or by a pattern of the id, such as `web.*`. What would "
-        "be asked is allowed by `allow`, but nothing that strangers' words may have caused.",
+        "Your rules for tools, by name or by a pattern of the id, such as `web.*`. "
+        "`allow` permits calls that Elwood would otherwise ask about, except calls "
+        "that strangers' words may have caused.",
     )
 
     allow: tuple[str, ...] = setting(
-        (), help="tools that need no question", example='["run_command"]', names="tool pattern"
+        (),
+        help="tools that run without asking you",
+        example='["run_command"]',
+        names="tool pattern",
     )
     ask: tuple[str, ...] = setting(
         (),
-        help="tools whose every call is asked about",
+        help="tools that ask you before each call",
         example='["write_file"]',
         names="tool pattern",
     )
@@ -53,30 +57,29 @@ class PolicySettings:
     )
     safe_commands: tuple[str, ...] = setting(
         (),
-        help="commands that run unasked, in conversations without strangers' words: programs, with "
-        "their first words where you wish",
+        help="commands that run without asking you, in conversations without strangers' "
+        "words: a program, optionally with its first arguments",
         example='["make", "git push"]',
     )
     ask_commands: tuple[str, ...] = setting(
-        (), help="commands that you are asked about each time", example='["git log"]'
+        (), help="commands that ask you each time", example='["git log"]'
     )
     dangerous_patterns: tuple[str, ...] = setting(
         (),
-        help="regular expressions in the syntax of RE2; a command in which one is found is asked "
-        "about each time",
+        help="regular expressions (RE2); Elwood asks you about each command that one of "
+        "them matches",
         check=is_pattern,
         example="['--force', 'prod']",
     )
     blocked_patterns: tuple[str, ...] = setting(
         (),
-        help="regular expressions in the syntax of RE2; a command in which one is found is never "
-        "run",
+        help="regular expressions (RE2); Elwood never runs a command that one of them matches",
         check=is_pattern,
         example="['rm -rf']",
     )
     timeout: Mapping[str, float] = setting(
         {},
-        help="seconds after which a call of a tool is ended, by its name; turn.tool_deadline holds",
+        help="seconds that a call may take, by the tool's name; at most turn.tool_deadline",
         check=between(1, 86_400),
         example="{ run_command = 120 }",
         names="tool",

@@ -192,7 +192,7 @@ class SessionClients:
                 f"it has more than {frames.MAX_TEXT >> 10} KiB of text, or {frames.MAX_FILES} files"
             )
         if not (said.text.strip() or said.files):
-            return "it is empty"
+            return "the message is empty"
         files = []
         for path in said.files:
             if self._keeper is None:

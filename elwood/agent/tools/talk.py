@@ -141,13 +141,13 @@ class Messenger:
 
 
 class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(max_length=MAX_TEXT, description="What to say, as Markdown")]
+    text: Annotated[str, Meta(max_length=MAX_TEXT, description="Text of the message, as Markdown")]
     to: Annotated[
         str,
         Meta(
             pattern=r"^(here|owner|[a-z][a-z0-9]{0,15}:[!-~]{1,64})$",
-            description="'here' (this conversation), 'owner', or a person who was let in, by id: "
-            "'tg:123'",
+            description="Recipient: 'here' (this conversation), 'owner', or the id of an "
+            "admitted person: 'tg:123'",
         ),
     ] = "here"
     files: Annotated[
@@ -162,7 +162,7 @@ class AskUser(msgspec.Struct, forbid_unknown_fields=True):
     ]
     options: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=MAX_OPTION)], ...],
-        Meta(max_length=MAX_OPTIONS, description="Short answers to choose from, if there are any"),
+        Meta(max_length=MAX_OPTIONS, description="Short answers to choose from (optional)"),
     ] = ()
 
 
@@ -335,9 +335,9 @@ def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[To
             name="send_message",
             id="talk.message.send",
             description=(
-                "Send a message now, with files if you want, besides your answer: to hand over a "
-                "file, or to tell somebody else. Your answer at the end of the turn is sent "
-                "anyway; do not repeat it here."
+                "Send a message now, optionally with files, in addition to your "
+                "answer: to deliver a file, or to inform someone else. Your answer "
+                "at the end of the turn is sent anyway; do not repeat it here."
             ),
             input=MessageToSend,
             run=talk.send_message,
@@ -351,8 +351,9 @@ def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[To
             name="ask_user",
             id="talk.question.ask",
             description=(
-                "Ask the person in this conversation something, with answers to choose from if you "
-                "like. It does not wait: the answer comes as the next message."
+                "Ask the person in this conversation a question, optionally with "
+                "answers to choose from. It does not wait: the answer comes as the "
+                "next message."
             ),
             input=AskUser,
             run=talk.ask_user,

@@ -18,34 +18,33 @@ _INTRODUCTION = """\
 <!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
 # config.toml
 
-Elwood reads this file when it starts and never writes it; `elwood init` makes the first one, and
-`elwood doctor` says what is wrong with it. All keys are optional.
+Elwood reads this file when it starts and never writes it. `elwood init` creates the first one, and
+`elwood doctor` checks it. All keys are optional.
 
-- Every key can be set by a variable, which comes before the file: `ELWOOD__SECTION__KEY`, for
-  example `ELWOOD__TURN__DEADLINE=60`. Lists are JSON:
-  `ELWOOD__TELEGRAM__OWNERS='[123456789]'`.
-- `${NAME}` in a text stands for the variable NAME; `$${` stands for `${`.
-- Secrets are looked for in `$CREDENTIALS_DIRECTORY` (systemd), then where the key says, then in a
-  variable. A `file:` must be readable for its owner only. Variables that held secrets are removed
-  from the environment.
-- The file `.env` beside config.toml may set the same variables, one `NAME=value` in a line. It must
-  be readable for its owner only (`chmod 600`), the environment comes before it, and nothing in it
-  gets into the environment of Elwood or of what Elwood runs.
+- An environment variable overrides the file: `ELWOOD__SECTION__KEY`, for example
+  `ELWOOD__TURN__DEADLINE=60`. Lists are JSON: `ELWOOD__TELEGRAM__OWNERS='[123456789]'`.
+- Elwood replaces `${NAME}` in a text by the variable NAME, and `$${` by `${`.
+- Elwood looks for a secret in `$CREDENTIALS_DIRECTORY` (systemd), then in the key, then in a
+  variable. Only its owner may be able to read a `file:`. Elwood removes variables with secrets from
+  its environment.
+- The file `.env` beside config.toml can set the same variables, one `NAME=value` per line. Only its
+  owner may be able to read it (`chmod 600`). The environment overrides it, and its variables do not
+  enter the environment of Elwood or of its commands.
 """
 _OWN = """\
 # agent.toml
 
-The assistant's own half of the configuration, in the state folder. It is read whenever it has
-changed. The assistant changes it by a tool, which asks you with a diff; you change it by hand.
-`/settings` shows it, `/settings undo` takes the last change back. While something is wrong with it
-you are told, and what it said before stays in force. Nothing else may stand in it.
+The assistant's own half of the configuration, in the state folder. Elwood reads it whenever it
+changes. The assistant changes it with a tool, which shows you the diff and asks you. You can also
+edit it by hand. `/settings` shows it, and `/settings undo` reverts the last change. If it has an
+error, Elwood tells you and keeps the previous settings. Other sections are not allowed.
 """
 _HEAD = """\
-# The configuration of Elwood.  Lines that begin with "#" and no blank show a default or, where
-# there is none, an example; take the "#" away to set them.  `elwood doctor` checks this file.
+# The configuration of Elwood.  Lines that begin with "#" without a space show a default or an
+# example; remove the "#" to set them.  `elwood doctor` checks this file.
 #
-# Secrets are better kept elsewhere: as systemd credentials (telegram-token, anthropic-key,
-# openai-key), or in files that only you can read: "file:/path".
+# Do not write secrets here: use systemd credentials (telegram-token, anthropic-key, openai-key),
+# or files that only you can read: "file:/path".
 
 """
 
@@ -144,7 +143,7 @@ def _default_text(field: "attrs.Attribute[Any]", key: Key) -> str:
     if key.default is not None:
         return key.default
     if field.default is attrs.NOTHING:
-        return "must be written"
+        return "required"
     return "none" if field.default in (None, "", (), {}) else f"`{_format_toml(field.default)}`"
 
 

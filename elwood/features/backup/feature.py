@@ -29,25 +29,30 @@ def mend(config: "Config") -> str:
 
 
 def _add_yes(parser: "ArgumentParser") -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _add_restore_arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("which", metavar="N", help="its number in the list, or a file")
+    parser.add_argument(
+        "which", metavar="N", help="its number in the list, or the path of a backup file"
+    )
     _add_yes(parser)
 
 
 COMMAND = CliCommand(
     "backup",
-    "Take a backup, list them, or put one in place.",
+    "Create, list or restore backups.",
     within=(
-        CliCommand("now", "take one, beside a running Elwood or without", imported(CLI, "now")),
+        CliCommand("now", "Create a backup. Elwood may be running.", imported(CLI, "now")),
         CliCommand(
-            "list", "number them, the newest first", imported(CLI, "show_backups"), json_switch
+            "list",
+            "List the backups, the newest first.",
+            imported(CLI, "show_backups"),
+            json_switch,
         ),
         CliCommand(
             "restore",
-            "put one in place; what is there is moved aside",
+            "Restore a backup. The present files are moved aside.",
             imported(CLI, "restore"),
             _add_restore_arguments,
         ),
@@ -55,7 +60,7 @@ COMMAND = CliCommand(
 )
 RESET = CliCommand(
     "reset",
-    "Begin anew: move conversations, notes, tasks and permissions aside.",
+    "Start over: move all conversations, notes, tasks and permissions aside.",
     imported(CLI, "reset"),
     _add_yes,
 )

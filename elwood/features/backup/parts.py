@@ -53,8 +53,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
     command = SlashCommand(
         name="backup",
-        help="when the last backup was taken",
-        usage="/backup now takes one.",
+        help="show the time of the last backup",
+        usage="/backup now: make a backup.",
         run=show,
     )
     return Parts(chores=[chore] if every else [], commands=[command])

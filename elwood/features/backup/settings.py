@@ -15,8 +15,9 @@ class BackupSettings:
 
     SECTION: ClassVar = Section(
         "backup",
-        "Copies of the state folder and the workspace. Beside the newest `keep`, the last of each "
-        "of the last four weeks stays. See docs/operating.md.",
+        "Backups of the state folder and the workspace. Elwood keeps the newest "
+        "`keep` backups and the last one of each of the last four weeks. See "
+        "docs/guides/backup.md.",
     )
 
     folder: Path | None = setting(
@@ -26,12 +27,16 @@ class BackupSettings:
         example='"/mnt/backups/elwood"',
     )
     keep: int = setting(
-        7, help="newest backups that stay, beside those of the last weeks", check=at_least(1)
+        7,
+        help="number of newest backups to keep, in addition to the weekly ones",
+        check=at_least(1),
     )
     every: float = setting(
-        86_400.0, help="seconds between two backups; 0 for none", check=none_or(60, 366 * 86_400)
+        86_400.0,
+        help="seconds between two backups; 0: no automatic backups",
+        check=none_or(60, 366 * 86_400),
     )
-    size: int = setting(4096, help="megabytes of one backup at most, unpacked", check=at_least(1))
+    size: int = setting(4096, help="maximum megabytes of one backup, unpacked", check=at_least(1))
 
 
 def backup_folder(config: Config) -> Path:

@@ -13,14 +13,20 @@ CLI = "elwood.features.console.cli"
 
 def _watch_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument(
-        "session", metavar="SESSION", nargs="?", default="console", help="which (console)"
+        "session",
+        metavar="SESSION",
+        nargs="?",
+        default="console",
+        help="the conversation (default: console)",
     )
-    parser.add_argument("--plain", action="store_true", help="print lines only")
+    parser.add_argument(
+        "--plain", action="store_true", help="plain lines, without colors or cursor movement"
+    )
 
 
 WATCH = CliCommand(
     "watch",
-    "Look on while others talk with the running Elwood.",
+    "Watch a conversation of the running Elwood (read-only).",
     imported(CLI, "watch"),
     _watch_arguments,
 )

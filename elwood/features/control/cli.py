@@ -142,41 +142,53 @@ def _list_people(config: "Config", given: "Namespace") -> int:
 
 
 def _pair_arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("code", metavar="CODE", help="the pairing code; or list; or remove")
-    parser.add_argument("who", metavar="WHO", nargs="?", help="whom to remove: name, or tg:NUMBER")
-    parser.add_argument("--guest", action="store_true", help="may talk, but is not trusted")
+    parser.add_argument("code", metavar="CODE", help='the pairing code, or "list", or "remove"')
+    parser.add_argument("who", metavar="WHO", nargs="?", help="with remove: a name, or tg:NUMBER")
+    parser.add_argument(
+        "--guest",
+        action="store_true",
+        help="let the person in as a guest: they may talk, but their words are not trusted",
+    )
     json_switch(parser)
 
 
 def _approve_arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("code", metavar="CODE", nargs="?", help="the call's code; else list")
+    parser.add_argument(
+        "code",
+        metavar="CODE",
+        nargs="?",
+        help="the code of the question; without it: list all questions",
+    )
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "answer",
         nargs="?",
         choices=["once", "conversation", "always", "source"],
-        help="how far it goes (once)",
+        help="scope of the permission (default: once)",
     )
-    one.add_argument("--deny", action="store_true", help="refuse it")
-    one.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    one.add_argument("--deny", action="store_true", help="deny the call")
+    one.add_argument("--revoke", metavar="N", type=int, help="revoke this permission")
     json_switch(parser)
 
 
 COMMANDS = (
     CliCommand(
-        "inspect", "Show what every part of the running Elwood does.", _inspect, json_switch
+        "inspect", "Show the state of each part of the running Elwood.", _inspect, json_switch
     ),
-    CliCommand(
-        "status", "Say in short how Elwood does.", partial(_inspect, short=True), json_switch
-    ),
+    CliCommand("status", "Show a short status.", partial(_inspect, short=True), json_switch),
     CliCommand(
         "pair",
-        "Let a stranger talk by their code; list, or remove, who may.",
+        "Let a person in by their pairing code, or list or remove people.",
         _pair,
         _pair_arguments,
     ),
-    CliCommand("people", "List who may talk.", _list_people, json_switch),
     CliCommand(
-        "approve", "List what waits for your decision, or decide it.", _approve, _approve_arguments
+        "people", "List the people and groups that may talk to Elwood.", _list_people, json_switch
+    ),
+    CliCommand(
+        "approve",
+        "List the questions that wait for your decision, or answer one.",
+        _approve,
+        _approve_arguments,
     ),
 )

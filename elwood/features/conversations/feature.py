@@ -8,16 +8,22 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("query", metavar="WORD", nargs="+", help="words that were said")
+    parser.add_argument("query", metavar="WORD", nargs="+", help="words to search for")
     whose = parser.add_mutually_exclusive_group()
-    whose.add_argument("--of", metavar="PERSON", help="with this person, not you: tg:123, console")
-    whose.add_argument("--all", action="store_true", help="with all people")
-    parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
+    whose.add_argument(
+        "--of",
+        metavar="PERSON",
+        help="search the conversations with this person (tg:123, console) instead of yours",
+    )
+    whose.add_argument("--all", action="store_true", help="search the conversations with everyone")
+    parser.add_argument(
+        "--limit", metavar="N", type=count, default=10, help="maximum number of results"
+    )
 
 
 COMMAND = CliCommand(
     "search",
-    "Find what was said in conversations.",
+    "Search the conversations.",
     imported("elwood.features.conversations.cli", "search"),
     _arguments,
 )

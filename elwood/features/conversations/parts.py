@@ -23,9 +23,9 @@ NOTHING = "In no conversation was any of these words said."
 
 class ConversationQuery(msgspec.Struct, forbid_unknown_fields=True):
     query: Annotated[
-        str, Meta(min_length=1, max_length=500, description="Words that were said or answered")
+        str, Meta(min_length=1, max_length=500, description="Words from messages or answers")
     ]
-    limit: Annotated[int, Meta(ge=1, le=MOST, description="Most turns to show")] = USUAL
+    limit: Annotated[int, Meta(ge=1, le=MOST, description="Maximum number of turns")] = USUAL
 
 
 class ConversationSearch:
@@ -80,9 +80,10 @@ async def build(core: Core, others: Gathered) -> Parts:
                 name="search_conversations",
                 id="conversations.turn.search",
                 description=(
-                    "Look up what was said in earlier conversations with this person, and in this "
-                    "one: the turns that have most of the words, the newest first, with their "
-                    "dates. Words find only words that begin like them: try others for the same."
+                    "Search the earlier conversations with this person, and this "
+                    "one: it finds the turns that contain most of the words, "
+                    "newest first, with their dates. A word finds only words with "
+                    "the same beginning: try synonyms."
                 ),
                 input=ConversationQuery,
                 run=search.run_tool,
@@ -96,8 +97,8 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="search",
-                help="find what we said",
-                usage="/search WORDS: in all our conversations.",
+                help="search our conversations",
+                usage="/search WORDS: find these words in all our conversations.",
                 run=search.run_command,
                 group="What I know and plan",
             )

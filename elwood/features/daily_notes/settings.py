@@ -19,20 +19,23 @@ class DailyNotesSettings:
     """
 
     SECTION: ClassVar = Section(
-        "daily_notes", "How much of each turn stands in the note of its day, in threads/daily."
+        "daily_notes",
+        "How much of each turn Elwood writes to the note of the day, in threads/daily.",
     )
 
-    asked: int = setting(200, help="characters of a message of yours", check=between(20, MAX_WORDS))
-    answer: int = setting(
-        200, help="characters of the answer; 0: none", check=between(0, MAX_WORDS)
+    asked: int = setting(
+        200, help="maximum characters of your message", check=between(20, MAX_WORDS)
     )
-    calls: int = setting(8, help="calls that are named", check=between(0, MAX_CALLS))
+    answer: int = setting(
+        200, help="maximum characters of the answer; 0: none", check=between(0, MAX_WORDS)
+    )
+    calls: int = setting(
+        8, help="maximum number of tool calls in the note", check=between(0, MAX_CALLS)
+    )
     lines: int = setting(
-        3, help="first lines of what a call gave, or of its error", check=between(1, 20)
+        3, help="maximum lines of the result or error of a call", check=between(1, 20)
     )
     output: int = setting(
-        200, help="characters of these lines; 0: none", check=between(0, MAX_WORDS)
+        200, help="maximum characters of these lines; 0: none", check=between(0, MAX_WORDS)
     )
-    reflections: bool = setting(
-        True, help="write reflections on what was done, each week and month"
-    )
+    reflections: bool = setting(True, help="write a reflection on each week and month")

@@ -26,19 +26,21 @@ from elwood.foundation.text.words import KEY
 LISTED = 15
 
 Name = Annotated[
-    str, Meta(pattern=KEY, description="Short name of the thread, in small letters and hyphens")
+    str,
+    Meta(pattern=KEY, description="Short name of the thread, in lower-case letters and hyphens"),
 ]
 
 
 class CreateThread(msgspec.Struct, forbid_unknown_fields=True):
     name: Name
-    about: Annotated[str, Meta(max_length=300, description="What it is about, in a sentence")]
+    about: Annotated[str, Meta(max_length=300, description="Its subject, in one sentence")]
 
 
 class AppendThread(msgspec.Struct, forbid_unknown_fields=True):
     name: Name
     text: Annotated[
-        str, Meta(min_length=1, max_length=MAX_ENTRY, description="The entry, without its date")
+        str,
+        Meta(min_length=1, max_length=MAX_ENTRY, description="Text of the entry, without a date"),
     ]
 
 
@@ -81,9 +83,10 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
             name="create_thread",
             id="daily_notes.thread.create",
             description=(
-                "Begin a thread: a log of one subject over weeks (a project, training, a garden), "
-                "to which append_thread adds dated entries. Searching the memory finds them; "
-                "all of it is in threads/topics/NAME.md."
+                "Start a thread: a log of one subject over weeks (a project, "
+                "training, a garden). append_thread adds dated entries. "
+                "search_memory finds them; the whole thread is in "
+                "threads/topics/NAME.md."
             ),
             input=CreateThread,
             run=create,
@@ -91,7 +94,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
         keeping(
             name="append_thread",
             id="daily_notes.thread.append",
-            description="Add an entry, dated now, at the end of a thread.",
+            description="Add an entry with today's date to the end of a thread.",
             input=AppendThread,
             run=append,
         ),
@@ -115,8 +118,8 @@ def command(notes: DailyNotes) -> SlashCommand:
 
     return SlashCommand(
         name="threads",
-        help="what I keep a log of",
-        usage="/threads NAME shows one.",
+        help="list the subjects that I keep a log of",
+        usage="/threads NAME: show one log.",
         run=show,
         group="What I know and plan",
     )

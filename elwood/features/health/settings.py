@@ -7,11 +7,11 @@ from elwood.foundation.settings import Section, between, setting
 
 @attrs.frozen(kw_only=True)
 class HealthSettings:
-    SECTION: ClassVar = Section("health", "When a disk is too full.")
+    SECTION: ClassVar = Section("health", "Limits for full disks.")
 
     disk_warning: float = setting(
-        90.0, help="per cent of a disk in use from which you are told", check=between(1, 100)
+        90.0, help="percentage of a disk in use at which Elwood warns you", check=between(1, 100)
     )
     disk_full: float = setting(
-        95.0, help="per cent from which no new work is taken", check=between(1, 100)
+        95.0, help="percentage at which Elwood accepts no new work", check=between(1, 100)
     )

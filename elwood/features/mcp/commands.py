@@ -18,9 +18,14 @@ from elwood.foundation.runtime import ActorUnavailable, Address
 # Seconds for a reply of a server's actor, which never waits for the server.
 LIMIT = 20.0
 USAGE = (
-    "/mcp shows the servers; /mcp show, enable, disable, restart or accept NAME: one of them. "
-    "Accepting shows first what the server says its tools are. /mcp answer NAME WORDS and "
-    "/mcp decline NAME answer what a server asks. /prompt SERVER NAME: do what a prompt says."
+    "/mcp show NAME: show one server and its tools.\n"
+    "/mcp enable NAME, /mcp disable NAME, /mcp restart NAME: turn a server on or off, or "
+    "restart it.\n"
+    "/mcp accept NAME: show the tools as the server describes them, with a button that accepts "
+    "them.\n"
+    "/mcp answer NAME WORDS, /mcp decline NAME: answer a server's question, or refuse to "
+    "answer.\n"
+    "/prompt SERVER NAME: follow a prompt of a server."
 )
 NONE = (
     "There is no MCP server. To add one, write `[mcp_servers.NAME]` into config.toml, with its "
@@ -32,7 +37,7 @@ Servers = Mapping[str, Address[ServerMail]]
 def mcp_command(servers: Servers) -> SlashCommand:
     return SlashCommand(
         name="mcp",
-        help="my MCP servers, and how they do",
+        help="connected tool servers (MCP)",
         usage=USAGE,
         run=partial(run_mcp, servers),
         group="What I may do",
@@ -47,7 +52,7 @@ async def run_mcp(servers: Servers, call: CommandCall) -> CommandAnswer:
     match what:
         case "":
             lines = [(await _send(one, Steer(what="summary"))).words for one in servers.values()]
-            return CommandAnswer("\n".join([*lines, "", USAGE]))
+            return CommandAnswer("\n".join([*lines, "", "/help mcp lists the commands."]))
         case "show" | "enable" | "disable" | "restart" | "accept" | "answer" | "decline":
             if name not in servers:
                 return CommandAnswer(f"There is no MCP server {name}, but {', '.join(servers)}.")

@@ -15,9 +15,11 @@ COMMAND = CliCommand(
     within=(
         CliCommand(
             "mcp",
-            "log in to an MCP server with auth = oauth, by a browser",
+            'Log in to an MCP server (auth = "oauth") in a browser.',
             imported("elwood.features.mcp.cli", "log_in"),
-            lambda parser: parser.add_argument("name", metavar="NAME", help="of the server"),
+            lambda parser: parser.add_argument(
+                "name", metavar="NAME", help="the name of the server"
+            ),
             needs="secrets",
         ),
     ),

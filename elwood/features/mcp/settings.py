@@ -44,79 +44,89 @@ _FETCHERS = {
 class ToolRule:
     """The owner's rule for one tool; None uses the default."""
 
-    risk: Literal["read", "write", "destructive"] | None = setting(None, help="what a call can do")
-    effect: Literal["pure", "once"] = setting("once", help="pure: it may run again after a crash")
-    policy: Word | None = setting(None, help="as in [policy]")
+    risk: Literal["read", "write", "destructive"] | None = setting(
+        None, help="the most that a call can do"
+    )
+    effect: Literal["pure", "once"] = setting(
+        "once", help="pure: the call may be repeated after a crash"
+    )
+    policy: Word | None = setting(None, help="the same as in [policy]")
 
 
 @attrs.frozen(kw_only=True)
 class ServerSettings:
     """One MCP server: a *command* that runs here, or a *url*."""
 
-    command: str = setting("", help="program of a server that runs here", example='"uvx"')
+    command: str = setting("", help="program of a local server", example='"uvx"')
     args: tuple[str, ...] = setting(
-        (), help="its arguments; what npx and uvx fetch must have an exact version"
+        (), help="its arguments; packages for npx and uvx need an exact version"
     )
     env: Mapping[str, str] = setting(
-        {}, help="its variables, beside PATH, HOME, LANG and TERM", example='{ TZ = "UTC" }'
+        {},
+        help="its environment variables, in addition to PATH, HOME, LANG and TERM",
+        example='{ TZ = "UTC" }',
     )
     secrets: Mapping[str, Secret] = secret_table(
-        "mcp-NAME-KEY", help="its variables that are secrets"
+        "mcp-NAME-KEY", help="its environment variables that are secrets"
     )
-    url: str = setting("", help="address of a server elsewhere", check=is_url)
+    url: str = setting("", help="address of a remote server", check=is_url)
     transport: Literal["http", "sse"] = setting(
-        "http", help="what a url speaks: streamable HTTP, or HTTP with SSE of the year 2024"
+        "http", help="transport of a url: streamable HTTP, or the older HTTP with SSE (2024)"
     )
     token: Secret | None = secret("mcp-NAME", "NAME_MCP_TOKEN", help="; sent as a bearer token")
     headers: Mapping[str, Secret] = secret_table(
-        "mcp-NAME-KEY", help="headers of every request to a url"
+        "mcp-NAME-KEY", help="headers that each request to a url carries"
     )
     auth: Literal["none", "oauth"] = setting(
-        "none", help="oauth: you log in with `elwood auth mcp NAME`"
+        "none", help="oauth: log in with `elwood auth mcp NAME`"
     )
-    scope: str = setting("", help="for oauth: the scopes to ask for, unless the server says which")
-    client_id: str = setting("", help="for oauth: Elwood's id, if the server wants it registered")
+    scope: str = setting("", help="for oauth: scopes to request, unless the server names them")
+    client_id: str = setting(
+        "", help="for oauth: Elwood's client id, if the server requires registration"
+    )
     client_secret: Secret | None = secret("mcp-NAME-client", "NAME_MCP_CLIENT_SECRET")
     local: bool = setting(
-        False, help="a url may lead to this machine or the network around it, and be plain HTTP"
+        False, help="allow a url of this machine or the local network, also with plain HTTP"
     )
     sandbox: Literal["auto", "workspace", "none"] = setting(
         "auto",
-        help="where a command runs: auto takes the sandbox of commands, workspace refuses to do "
-        "without walls, none has all rights of Elwood",
+        help="where a command runs: auto uses the sandbox for commands; workspace "
+        "requires a real sandbox and refuses to start without one; none gives the "
+        "server all rights of Elwood",
     )
-    network: bool = setting(False, help="a command in the sandbox may use the network")
+    network: bool = setting(False, help="allow a command in the sandbox to use the network")
     mounts: tuple[str, ...] = setting(
         (),
-        help="folders of this machine that a command in the sandbox sees; `:rw` at the end lets it "
-        "write there",
+        help="folders that a command in the sandbox can read; with `:rw` at the end it "
+        "can also write",
         example='["/srv/notes", "/srv/drafts:rw"]',
     )
-    memory: int = setting(512, help="megabytes of data of one of its processes", check=at_least(16))
-    processes: int = setting(64, help="most processes and threads of it", check=at_least(8))
-    enabled: bool = setting(True, help="false: it is not started")
+    memory: int = setting(512, help="maximum megabytes of data of each process", check=at_least(16))
+    processes: int = setting(64, help="maximum number of processes and threads", check=at_least(8))
+    enabled: bool = setting(True, help="false: Elwood does not start it")
     start: Literal["eager", "on_demand"] = setting(
-        "eager", help="on_demand: it is started by the first call"
+        "eager", help="on_demand: the first call starts it"
     )
     idle: float = setting(
         900.0,
-        help="seconds without a call after which it is stopped until the next; 0: never",
+        help="seconds without a call after which Elwood stops it until the next call; 0: never",
         check=none_or(1, 86_400),
     )
     timeout: float = setting(60.0, help="seconds for a call", check=between(1, 3600))
     start_timeout: float = setting(
-        10.0, help="seconds until it must have answered first", check=between(1, 600)
+        10.0, help="seconds that it may take to start", check=between(1, 600)
     )
     accept: Literal["ask", "first"] = setting(
         "ask",
-        help="first: what it offers at the very first contact is accepted unseen; what is new or "
-        "changed later you are always asked about",
+        help="first: Elwood accepts the tools of the first connection unseen; it always "
+        "asks you about new or changed ones",
     )
-    private: bool = setting(True, help="what it answers is your private data")
+    private: bool = setting(True, help="its results are your private data")
     tools: Mapping[str, ToolRule] = setting(
         {},
-        help="by the server's own name of a tool: `risk` (read, write, destructive), `effect` "
-        "(once; pure may run again), `policy` (allow, ask, deny)",
+        help="rules by the server's name of the tool: `risk` (read, write, "
+        "destructive), `effect` (once; pure may be repeated), `policy` (allow, "
+        "ask, deny)",
         example='{ search = { risk = "read", effect = "pure" } }',
     )
 
@@ -221,8 +231,9 @@ class McpServers:
 
     SECTION: ClassVar = Section(
         "mcp_servers",
-        "MCP servers, one table each: a `command` that runs here, or a `url`. Their tools are "
-        "called `NAME__tool`, and each is off until you accept it (`/mcp`). See docs/operating.md.",
+        "MCP servers, one table each: a local `command` or a `url`. Their tools "
+        "are called `NAME__tool`, and each is off until you accept it (`/mcp`). "
+        "See docs/guides/mcp.md.",
         verify=_check_mounts,
         tables=Tables(
             item=ServerSettings,

@@ -101,14 +101,21 @@ def make_tool(
 class ResourceToRead(msgspec.Struct, forbid_unknown_fields=True):
     server: Annotated[str, Meta(description="Name of the MCP server")]
     uri: Annotated[
-        str, Meta(max_length=2000, description="Address of the resource; empty lists them")
+        str,
+        Meta(
+            max_length=2000,
+            description="Address of the resource; leave it empty to list all resources",
+        ),
     ] = ""
 
 
 class PromptToRead(msgspec.Struct, forbid_unknown_fields=True):
     server: Annotated[str, Meta(description="Name of the MCP server")]
-    name: Annotated[str, Meta(max_length=200, description="The prompt; empty lists them")] = ""
-    arguments: Annotated[dict[str, str], Meta(description="What the prompt is filled with")] = {}
+    name: Annotated[
+        str,
+        Meta(max_length=200, description="Name of the prompt; leave it empty to list all prompts"),
+    ] = ""
+    arguments: Annotated[dict[str, str], Meta(description="Arguments of the prompt")] = {}
 
 
 def reader_tools(
@@ -145,7 +152,7 @@ def reader_tools(
         Tool(
             name="read_resource",
             id="mcp.resource.read",
-            description="Read a resource of an MCP server, or list what it has.",
+            description="Read a resource of an MCP server, or list its resources.",
             input=ResourceToRead,
             run=read_resource,
             target=lambda given: one_line(f"{given.server} {given.uri}", 100),
@@ -154,7 +161,8 @@ def reader_tools(
         Tool(
             name="read_prompt",
             id="mcp.prompt.read",
-            description="Read a prompt of an MCP server, filled in, or list what it has.",
+            description="Read a prompt of an MCP server, with its arguments filled in, or list "
+            "its prompts.",
             input=PromptToRead,
             run=read_prompt,
             target=lambda given: one_line(f"{given.server} {given.name}", 100),

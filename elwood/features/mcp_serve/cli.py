@@ -49,38 +49,46 @@ INSTRUCTIONS = (
 
 
 class SearchArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """Look up what Elwood remembers: notes and daily notes that have some of the words."""
+    """Search Elwood's notes and daily notes; a result contains some of the words."""
 
-    query: Annotated[str, Meta(min_length=1, max_length=500, description="The words")]
-    limit: Annotated[int, Meta(ge=1, le=20, description="Most notes to show")] = 5
+    query: Annotated[str, Meta(min_length=1, max_length=500, description="Words to search for")]
+    limit: Annotated[int, Meta(ge=1, le=20, description="Maximum number of notes")] = 5
 
 
 class SessionsArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """List Elwood's conversations as JSON, the one active last first."""
+    """List Elwood's conversations as JSON, the most recently active first."""
 
-    limit: Annotated[int, Meta(ge=1, le=500, description="Most conversations to list")] = 50
+    limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of conversations")] = 50
 
 
 class ReceiptsArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """List what Elwood's tools really did, as JSON, the newest last; times are Unix seconds."""
+    """List the calls of Elwood's tools as JSON, the newest last; times are Unix seconds."""
 
     since: Annotated[
-        str, Meta(max_length=50, description="2h or 3d ago, or a date: 2026-11-01")
+        str,
+        Meta(
+            max_length=50, description="Only calls since then: 2h, 3d, or a date such as 2026-11-01"
+        ),
     ] = ""
-    session: Annotated[str, Meta(max_length=100, description="In this conversation only")] = ""
-    limit: Annotated[int, Meta(ge=1, le=500, description="Most calls to list")] = 20
+    session: Annotated[str, Meta(max_length=100, description="Only calls of this conversation")] = (
+        ""
+    )
+    limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of calls")] = 20
 
 
 class AskArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask Elwood something, or to do something, and wait for its answer.
+    """Send Elwood a question or a task, and wait for its answer.
 
-    Its owner is asked, elsewhere, for what it may not do by itself.  To cancel this ends the
-    waiting, not the work.
+    Actions that need approval wait for Elwood's owner, who decides in a chat of their own.
+    Cancelling ends the wait, not the work.
     """
 
-    message: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, description="In plain words")]
+    message: Annotated[
+        str, Meta(min_length=1, max_length=MAX_TEXT, description="The message, in plain language")
+    ]
     session: Annotated[
-        str, Meta(pattern="^[A-Za-z0-9_-]{1,60}$", description="Which conversation to go on with")
+        str,
+        Meta(pattern="^[A-Za-z0-9_-]{1,60}$", description="Name of the conversation to continue"),
     ] = "main"
 
 

@@ -22,7 +22,7 @@ def _serve(config: "Config", given: "Namespace") -> int:
 
 COMMAND = CliCommand(
     "mcp-serve",
-    "Let an editor or another agent use Elwood: an MCP server on stdin, stdout.",
+    "Serve MCP on stdin and stdout, so that an editor or another agent can use Elwood.",
     _serve,
 )
 

@@ -11,12 +11,13 @@ class McpServeSettings:
 
     SECTION: ClassVar = Section(
         "mcp_serve",
-        "What `elwood mcp-serve` offers to editors and other agents. See docs/operating.md.",
+        "What `elwood mcp-serve` offers to editors and other agents. See "
+        "docs/guides/other-programs.md.",
     )
 
     ask: bool = setting(
-        False, help="let them ask you something, too; what they say counts as a stranger's words"
+        False, help="also let them ask you questions; their text counts as a stranger's words"
     )
     patience: float = setting(
-        600.0, help="seconds that they wait for an answer", check=between(1, 3600)
+        600.0, help="seconds that they wait for your answer", check=between(1, 3600)
     )

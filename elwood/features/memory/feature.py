@@ -17,8 +17,8 @@ def _of_list(parser: "ArgumentParser") -> None:
         ["fact", "preference", "procedure", "episode"],
         ["active", "pending", "archived"],
     )
-    parser.add_argument("--kind", choices=kinds, help="only of this kind")
-    parser.add_argument("--status", choices=statuses, help="only of this status")
+    parser.add_argument("--kind", choices=kinds, help="only notes of this kind")
+    parser.add_argument("--status", choices=statuses, help="only notes with this status")
     json_switch(parser)
 
 

@@ -102,7 +102,7 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         commands=[
             SlashCommand(
                 name="memory",
-                help="what I remember",
+                help="list my notes",
                 usage=USAGE,
                 run=partial(command, memory, others.searches),
                 group="What I know and plan",

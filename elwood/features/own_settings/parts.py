@@ -25,7 +25,9 @@ from elwood.foundation.settings import Settings, keys
 from elwood.foundation.text.lines import fenced
 
 AGAIN = "It may be taken back already: I was interrupted. /settings tells."
-USAGE = "/settings shows what I have set for myself; /settings undo takes back the last change."
+USAGE = (
+    "/settings: show the settings that I made for myself.\n/settings undo: undo the last change."
+)
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -39,7 +41,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="settings",
-                help="what I have set for myself",
+                help="show the settings that I made for myself",
                 usage=USAGE,
                 run=partial(run_settings, keeper),
             )
@@ -63,7 +65,7 @@ class PersonalityPart:
 class ChangeSettings(msgspec.Struct, forbid_unknown_fields=True):
     text: Annotated[
         Annotated[str, Meta(max_length=LARGEST // 4)] | None,
-        Meta(description="The whole new file, as TOML; leave it out to read what it says now"),
+        Meta(description="The whole new file, as TOML; leave it out to read the present file"),
     ] = None
 
 
@@ -101,9 +103,9 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
         name="change_settings",
         description=(
             f"Read or change {AGENT_FILE}, your own half of the configuration: your personality, "
-            "standing tasks, a checklist, how you learn. For when you are told to be different "
-            "from now on. Read it first; the owner sees what would change. A single task or "
-            "reminder is for schedule."
+            "permanent tasks, a checklist, how you learn. Use it when the owner wants you to "
+            "behave differently from now on. Read it first; the owner sees the diff. For a "
+            "single task or reminder use schedule."
         ),
         input=ChangeSettings,
         run=run,

@@ -19,6 +19,8 @@ def _check_length(text: str) -> None:
 class Personality:
     """How the assistant speaks and behaves, in addition to the documents of the workspace."""
 
-    SECTION: ClassVar = Section("personality", "How it speaks; what SOUL.md says comes first.")
+    SECTION: ClassVar = Section(
+        "personality", "The assistant's personality; SOUL.md takes precedence."
+    )
 
-    text: str = setting("", help="in a few sentences, read at each request", check=_check_length)
+    text: str = setting("", help="a few sentences, part of every prompt", check=_check_length)

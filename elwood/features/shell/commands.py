@@ -19,7 +19,11 @@ from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import cut, escape_name, fenced
 
-USAGE = "/workspace review shows what commands changed; /workspace accept ID, or discard ID."
+USAGE = (
+    "/workspace review: show the changes.\n"
+    "/workspace accept ID: keep a change.\n"
+    "/workspace discard ID: delete a change."
+)
 NOTHING = "No command has changed an instruction file: nothing waits for you."
 # Bytes of a file whose change is shown.
 MAX_SHOWN = 64 << 10
@@ -53,7 +57,7 @@ class WorkspaceReview:
             return CommandAnswer(USAGE)
         if one is None:
             prefix = "It was decided already. " if call.again else ""
-            return CommandAnswer(f"{prefix}Nothing with that ID waits for you. {USAGE}")
+            return CommandAnswer(f"{prefix}Nothing with that ID waits for you.\n{USAGE}")
         answer = await self._blocking(lambda: self._decide(verb, one))
         if one not in await self._blocking(partial(list_set_aside, self._state)):
             self._decided(one)

@@ -8,16 +8,18 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("text", metavar="COMMAND", help='the whole command, as in "git push"')
+    parser.add_argument(
+        "text", metavar="COMMAND", help='the whole command in quotes, for example "git push"'
+    )
 
 
 COMMAND = CliCommand(
     "policy",
-    "Explain what may be done unasked.",
+    "Explain the rules for commands.",
     within=(
         CliCommand(
             "explain",
-            "Say what would happen with a command.",
+            "Show whether a command would run, need your approval or be refused.",
             imported("elwood.features.shell.cli", "explain"),
             _arguments,
         ),

@@ -14,7 +14,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.tools.tool import LentFolder, WorkspaceFiles
-from elwood.features.shell.commands import WorkspaceReview
+from elwood.features.shell.commands import USAGE, WorkspaceReview
 from elwood.features.shell.extension import EnvironmentExtension, looking
 from elwood.features.shell.tools import ID, NAME, tools
 from elwood.foundation.checks import CheckContext, Finding
@@ -152,14 +152,12 @@ async def build(core: Core, others: Gathered) -> Parts:
         prompt=[MountedFolders(settings.mounts, others.place, blocking)],
         commands=[
             SlashCommand(
-                name=COMMAND,
-                help="where commands run, and what holds",
-                run=show,
-                group="What I may do",
+                name=COMMAND, help="how commands are kept safe", run=show, group="What I may do"
             ),
             SlashCommand(
                 name="workspace",
-                help="instruction files that a command changed; review, accept ID, discard ID",
+                help="review instruction files that a command changed",
+                usage=USAGE,
                 run=review.answer,
                 group="What I may do",
             ),

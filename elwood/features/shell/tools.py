@@ -82,13 +82,14 @@ _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
 
 # Description of the environment for the model.
 CONFINED = (
-    ", in a sandbox: no network, nothing outside of the workspace and of folders opened to you can "
-    "be changed. Commands that only look (ls, cat, git status, …) run at once; the owner is asked "
-    "about others."
+    ", in a sandbox: it has no network, and can change files only in the workspace "
+    "and in folders opened to you. Read-only commands (ls, cat, git status, …) run "
+    "immediately; other commands need the owner's approval."
 )
 OPEN = (
-    ". There is no sandbox: it can reach and change all that the owner's account can, so the owner "
-    "is asked about each command, and each time something is sent to the web."
+    ". There is no sandbox: a command can read and change everything that the "
+    "owner's account can. So each command, and each request that sends data to the "
+    "web, needs the owner's approval."
 )
 
 
@@ -96,12 +97,12 @@ class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
     command: Annotated[
         str,
         Meta(
-            min_length=1, max_length=20_000, description="A bash command. It runs in the workspace"
+            min_length=1,
+            max_length=20_000,
+            description="A bash command. Its working directory is the workspace",
         ),
     ]
-    timeout: Annotated[
-        int, Meta(ge=1, le=MAX_TIMEOUT, description="Seconds after which it is ended")
-    ] = TIMEOUT
+    timeout: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT, description="Timeout in seconds")] = TIMEOUT
 
 
 class CommandTool:
@@ -440,7 +441,7 @@ def tools(
             name=NAME,
             id=ID,
             description=f"Run a bash command in the workspace{OPEN if is_open else CONFINED} The "
-            "result is the exit code, if it is not 0, and what was printed.",
+            "result is the exit code, if it is not 0, and the output.",
             input=ShellCommand,
             run=command.run_command,
             risk="write",

@@ -31,7 +31,7 @@ class SkillSettings:
     always: tuple[str, ...] = setting(
         (), help="skills whose instructions are in every prompt", example='["style"]'
     )
-    off: tuple[str, ...] = setting((), help="skills that are not used", example='["github"]')
+    off: tuple[str, ...] = setting((), help="skills that Elwood does not use", example='["github"]')
     load: int = setting(
         1,
         help="maximum number of skills loaded with a message that they clearly fit; 0: none",

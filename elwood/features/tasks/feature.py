@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: "ArgumentParser") -> None:
-    parser.add_argument("--all", action="store_true", help="what Elwood does by itself, too")
+    parser.add_argument("--all", action="store_true", help="also list Elwood's own jobs")
     json_switch(parser)
 
 
 COMMAND = CliCommand(
     "tasks",
-    "List what is planned, and what came of it.",
+    "List the tasks with their next run and last result.",
     imported("elwood.features.tasks.cli", "list_tasks"),
     _arguments,
 )

@@ -260,8 +260,6 @@ def _is_understood(loaded: Loaded) -> Iterator[Complaint]:
 class OwnHeartbeat:
     """Additions of the assistant to the checklist."""
 
-    SECTION: ClassVar = Section(
-        "heartbeat", "What is gone through with HEARTBEAT.md.", verify=_is_understood
-    )
+    SECTION: ClassVar = Section("heartbeat", "Additions to HEARTBEAT.md.", verify=_is_understood)
 
-    checklist: str = setting("", help="points and entries, written as in HEARTBEAT.md")
+    checklist: str = setting("", help="items and entries, in the format of HEARTBEAT.md")

@@ -108,7 +108,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         commands=[
             SlashCommand(
                 name="tasks",
-                help="what is planned",
+                help="list what is planned",
                 usage=USAGE,
                 run=partial(tasks_command, timetable, core.clock, core.admission, newest_runs),
                 group="What I know and plan",
@@ -164,7 +164,8 @@ async def tasks_command(
                 text = "There are no tasks. Say what shall be done and when."
                 if shown:
                     # str() of the owner's zone is its IANA name.
-                    text = f"{listing(shown, str(clock.zone), clock.now())}\n\n{USAGE}"
+                    listed = listing(shown, str(clock.zone), clock.now())
+                    text = f"{listed}\n\n/help tasks lists the commands."
                 return CommandAnswer(text, buttons=buttons(shown), pages=pages)
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
                 id_ = wanted.strip().lower()
@@ -178,7 +179,7 @@ async def tasks_command(
             case ["log", wanted] if ID.fullmatch(id_ := wanted.strip().lower()):
                 return CommandAnswer(await newest_runs(id_) or f"{id_}: no run is on record.")
             case _:
-                return CommandAnswer(f"I do not understand that. {USAGE}")
+                return CommandAnswer(f"I do not understand that.\n{USAGE}")
     return CommandAnswer(UNAVAILABLE)
 
 

@@ -65,31 +65,36 @@ class HeartbeatSettings:
 
     SECTION: ClassVar = Section(
         "heartbeat",
-        "HEARTBEAT.md of the workspace: a checklist that is gone through at intervals, and tasks. "
-        "An empty one costs nothing; see docs/operating.md for what a checklist does.",
+        "HEARTBEAT.md in the workspace: a checklist that Elwood works through at "
+        "intervals, and tasks. An empty file costs nothing. See "
+        "docs/guides/tasks.md.",
     )
 
-    on: bool = setting(True, help="whether it is looked at")
+    on: bool = setting(True, help="false: Elwood ignores HEARTBEAT.md")
     every: float = setting(
         1800.0,
-        help="seconds between two looks at the checklist; 0: HEARTBEAT.md counts for nothing",
+        help="seconds between two runs of the checklist; 0: Elwood ignores HEARTBEAT.md",
         check=none_or(60, 366 * 86_400),
     )
     only_on_change: bool = setting(
         False,
-        help="go through a checklist without `Watch:` only when it was edited, not at each look",
+        help="run a checklist without `Watch:` only after it was edited, not at each interval",
     )
     hours: str = setting(
-        "", help="hours in which that is done", check=is_hours, default="owner.hours"
+        "", help="hours in which the checklist may run", check=is_hours, default="owner.hours"
     )
     model: str = setting(
         "heartbeat", help="a role of models.roles, or provider/name", check=is_role
     )
     tokens: int = setting(
-        500_000, help="most tokens a day, of the checklist and of each entry", check=at_least(1)
+        500_000,
+        help="maximum tokens per day for the checklist, and for each entry",
+        check=at_least(1),
     )
     usd: float = setting(
-        0.50, help="most US dollars a day, of the checklist and of each entry", check=at_least(0)
+        0.50,
+        help="maximum US dollars per day for the checklist, and for each entry",
+        check=at_least(0),
     )
 
 
@@ -133,24 +138,17 @@ class TaskForm:
     """
 
     title: str = setting(
-        "",
-        help="what it is called",
-        check=_shorter(MAX_TITLE),
-        default="made of what is to be done",
+        "", help="its name", check=_shorter(MAX_TITLE), default="derived from the prompt or message"
     )
     id: str = setting(
         "",
         help="small letters, digits, dashes",
         check=_readable(check_id),
-        default="made of the title",
+        default="derived from the title",
     )
     when: str = required(help="when it runs", check=_is_when)
-    start: str = setting(
-        "", help="since when an interval is counted, as date and time", check=_is_moment
-    )
-    ends: str = setting(
-        "", help="the date, or date and time, after which it runs no more", check=_is_moment
-    )
+    start: str = setting("", help="date and time from which intervals count", check=_is_moment)
+    ends: str = setting("", help="date, or date and time, of its end", check=_is_moment)
     zone: str = setting(
         "",
         help="the time zone of its times",
@@ -158,49 +156,57 @@ class TaskForm:
         default="owner.timezone",
     )
     hours: str = setting(
-        "", help="when it may run: `08:00-22:00`, `mon-fri 8-18`; else always", check=is_hours
+        "",
+        help="hours in which it may run: `08:00-22:00`, `mon-fri 8-18`; default: always",
+        check=is_hours,
     )
-    prompt: str = setting("", help="what is to be done, for the model", check=_shorter(MAX_PROMPT))
+    prompt: str = setting("", help="the instruction for the model", check=_shorter(MAX_PROMPT))
     message: str = setting(
-        "", help="or a text that is said as it stands, without a model", check=_shorter(MAX_PROMPT)
+        "",
+        help="instead of prompt: a text that Elwood sends unchanged, without a model",
+        check=_shorter(MAX_PROMPT),
     )
     tool: str = setting(
-        "", help="or a tool that is called without a model; its result is the answer", names="tool"
+        "",
+        help="instead of prompt: a tool that Elwood calls without a model; its result "
+        "is the answer",
+        names="tool",
     )
     arguments: Mapping[str, Any] = setting(
-        {}, help="what the tool is given, as docs/reference/tools.md tells"
+        {}, help="arguments of the tool; see docs/reference/tools.md"
     )
     on_success: str = setting(
         "",
-        help="what the model is asked when a run was done, in the same conversation",
+        help="prompt for the model after a successful run, in the same conversation",
         check=_shorter(MAX_PROMPT),
     )
     on_failure: str = setting(
         "",
-        help="what the model is asked when the first try of a run has failed",
+        help="prompt for the model after the first try of a run has failed",
         check=_shorter(MAX_PROMPT),
     )
     watch: tuple[str, ...] | None = setting(
         None,
-        help="run only if one of these, or the prompt, has changed: files of the workspace "
-        "(folders, `*` and `**` are understood), pages (`https://…`), what commands print "
-        "(`$ git log -1`)",
+        help="run only if one of these, or the prompt, has changed: files in the "
+        "workspace (folders, `*` and `**` work), pages (`https://…`), the output "
+        "of commands (`$ git log -1`)",
         check=_readable(check_pattern),
     )
     deliver: str = setting(
         "",
-        help="where the answer goes: a channel, or channel:chat as in `telegram:-1001234567890`",
+        help="recipient of the answer: a channel, or channel:chat such as "
+        "`telegram:-1001234567890`",
         check=_readable(read_route),
-        default="where you were heard last",
+        default="the chat of your last message",
         names="channel",
     )
-    silent: bool = setting(False, help="post no answer")
-    notify: bool = setting(True, help="tell you when it fails, is missed or is paused")
+    silent: bool = setting(False, help="do not send the answer")
+    notify: bool = setting(True, help="notify you when it fails, is missed or is paused")
     session: str = setting(
         "",
-        help="the conversation it runs in: a name, or `current` for the one where the answer goes",
+        help="its conversation: a name, or `current` for the recipient's conversation",
         check=_is_session,
-        default="an empty one",
+        default="a new one for each run",
     )
     model: str = setting(
         "default",
@@ -208,18 +214,18 @@ class TaskForm:
         check=is_role,
     )
     tools: tuple[str, ...] | None = setting(
-        None, help="tools it may use", default="all", names="tool"
+        None, help="the only tools that it may use", default="all", names="tool"
     )
-    tokens: int | None = setting(None, help="most tokens a day", check=at_least(1))
-    usd: float | None = setting(None, help="most US dollars a day", check=at_least(0))
+    tokens: int | None = setting(None, help="maximum tokens per day", check=at_least(1))
+    usd: float | None = setting(None, help="maximum US dollars per day", check=at_least(0))
     catch_up: float | None = setting(
         None,
-        help="seconds that it may come late, as after the machine was off",
+        help="seconds that a missed run may start late, for example after a power cut",
         check=between(60, 366 * 86_400),
         default="12 hours; a week for a single message",
     )
-    untrusted: bool = setting(False, help="strangers' words may be in it")
-    enabled: bool = setting(True, help="if not, it is as if it did not stand there")
+    untrusted: bool = setting(False, help="the prompt may contain strangers' words")
+    enabled: bool = setting(True, help="false: Elwood ignores this table")
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = None) -> Task:
@@ -308,9 +314,9 @@ class ConfiguredTasks:
 
     SECTION: ClassVar = Section(
         "tasks",
-        "What is done at times, one table each. `when` is `every 30 minutes`, `hourly`, `daily`, "
-        "`weekly`, `biweekly`, `monthly`, `2026-12-24 18:00`, or a cron expression such as "
-        "`30 7 * * 1-5`. See docs/operating.md.",
+        "Scheduled tasks, one table each. `when` is `every 30 minutes`, `hourly`, "
+        "`daily`, `weekly`, `biweekly`, `monthly`, `2026-12-24 18:00`, or a cron "
+        "expression such as `30 7 * * 1-5`. See docs/guides/tasks.md.",
         tables=Tables(
             item=TaskForm,
             keyed=False,
@@ -357,7 +363,7 @@ class OwnTasks:
 
     SECTION: ClassVar = Section(
         "tasks",
-        "As in config.toml, but for " + ", ".join(_FOR_THE_OWNER) + ".",
+        "As in config.toml, without " + ", ".join(_FOR_THE_OWNER) + ".",
         tables=Tables(item=TaskForm, keyed=False, collect=_collect_own, example=""),
     )
 

@@ -27,9 +27,13 @@ MAX_BUTTONS = 8
 ON_TIME = 120.0
 ACTED = " It may have done something already, so I do not try it again."
 USAGE = (
-    "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now), /tasks stop ID (the "
-    "run under way), /tasks log ID (what came of its runs); /tasks all lists what Elwood does by "
-    "itself, too."
+    "/tasks pause ID: pause a task.\n"
+    "/tasks resume ID: continue a paused task.\n"
+    "/tasks cancel ID: delete a task.\n"
+    "/tasks run ID: run it now.\n"
+    "/tasks stop ID: stop its current run.\n"
+    "/tasks log ID: show the results of its runs.\n"
+    "/tasks all: also list my own jobs."
 )
 
 

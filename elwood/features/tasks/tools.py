@@ -69,27 +69,28 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
     in_minutes: Annotated[
         Annotated[float, Meta(gt=0, le=5_000_000)] | None,
-        Meta(description="Once, so many minutes from now"),
+        Meta(description="Once, this many minutes from now"),
     ] = None
     cron: Annotated[
         str,
         Meta(
             max_length=MAX_EXPRESSION,
             description=(
-                "Again and again at times of day in the owner's zone, as cron of five fields: "
-                "'30 7 * * 1-5' is every weekday at 7:30, '0 10 1 * *' the 1st of every month"
+                "Repeatedly at times of day in the owner's zone, as a cron "
+                "expression with five fields: '30 7 * * 1-5' is every weekday at "
+                "7:30, '0 10 1 * *' the 1st of every month"
             ),
         ),
     ] = ""
     every: Annotated[
         Interval | None,
-        Meta(description="Again and again after an interval; for a time of day take cron"),
+        Meta(description="Repeatedly after an interval; for a time of day use cron"),
     ] = None
     remind: Annotated[
         str,
         Meta(
             max_length=MAX_REMINDER,
-            description="For a plain reminder: the very text that is sent to the person then",
+            description="For a reminder: the exact text to send to the person",
         ),
     ] = ""
     do: Annotated[
@@ -97,8 +98,8 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
         Meta(
             max_length=MAX_JOB,
             description=(
-                "For a job: what you shall do then, as an order to yourself with all that is "
-                "needed for it; the run sees nothing of this conversation"
+                "For a job: an instruction to yourself with all necessary "
+                "information; the run does not see this conversation"
             ),
         ),
     ] = ""
@@ -109,28 +110,28 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
         str,
         Meta(
             max_length=MAX_TIME,
-            description="When it ends by itself: '2026-12-24' (with that day), or as in at",
+            description="Its end: '2026-12-24' (includes that day), or a date and time as in at",
         ),
     ] = ""
     here: Annotated[
-        bool, Meta(description="The job goes on with this conversation, instead of an empty one")
+        bool, Meta(description="The job continues this conversation, instead of a new one")
     ] = False
     silent: Annotated[
-        bool, Meta(description="The job's answers are kept and not sent to the person")
+        bool, Meta(description="The job's answers are stored but not sent to the person")
     ] = False
-    cheap: Annotated[
-        bool, Meta(description="The job is done by the small, cheap model: for simple checks")
-    ] = False
+    cheap: Annotated[bool, Meta(description="Use the small, cheap model, for simple checks")] = (
+        False
+    )
     budget_usd: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        Meta(description="US dollars a day that the job may spend, less than usual"),
+        Meta(description="US dollars per day that the job may spend; less than the default"),
     ] = None
     tools: Annotated[
         Names | None,
         Meta(
             description=(
-                "The only tools that the job may use, by name, instead of all that you have; "
-                "cancel_task among them if it is to end itself"
+                "Names of the only tools that the job may use, instead of all your "
+                "tools; include cancel_task if the job must be able to end itself"
             )
         ),
     ] = None
@@ -138,7 +139,7 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
 
 class ListTheTasks(msgspec.Struct, forbid_unknown_fields=True):
     task: Annotated[
-        str, Meta(max_length=MAX_TITLE, description="The id of one, to see all of it")
+        str, Meta(max_length=MAX_TITLE, description="Id of one task, to see all its details")
     ] = ""
 
 
@@ -147,7 +148,7 @@ class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
         str,
         Meta(
             max_length=MAX_TITLE,
-            description="Its id, as list_tasks tells it; in a run, leave it out for its own task",
+            description="Its id, from list_tasks; in a run, leave it out for the run's own task",
         ),
     ] = ""
 
@@ -382,15 +383,18 @@ def tools(
             name="schedule",
             id="tasks.task.create",
             description=(
-                "Have something done later, once or again and again. Two kinds: 'remind' sends the "
-                "person a text as it stands ('remind me tomorrow at nine to call mum'); 'do' is a "
-                "job for yourself, whose answer is sent to the person ('every monday at eight "
-                "summarise my inbox'). Give exactly one of at, in_minutes, cron and every; work "
-                "out yourself what the person's words mean. A reminder or job exists only if this "
-                "succeeded: never promise one without it. Say when the next run is, as the result "
-                "tells it. A job that goes on 'until the build is green' repeats, and its text "
-                "says: if it is green, tell the person and call cancel_task. Each run is told the "
-                "id of its task. To change a task, cancel it and schedule it anew."
+                "Plan a reminder or a job, once or repeatedly. There are two "
+                "kinds: 'remind' sends the person a text unchanged ('remind me "
+                "tomorrow at nine to call mum'); 'do' is a job for yourself, and "
+                "the person gets your answer ('every monday at eight summarise my "
+                "inbox'). Give exactly one of at, in_minutes, cron and every; work "
+                "out the time from the person's words yourself. A reminder or job "
+                "exists only if this call succeeded: never promise one without it. "
+                "Tell the person the time of the next run from the result. A job "
+                "that runs 'until the build is green' repeats, and its text says: "
+                "if it is green, tell the person and call cancel_task. Each run "
+                "gets the id of its task. To change a task, cancel it and schedule "
+                "it again."
             ),
             input=ScheduleTask,
             run=tasks.schedule,
@@ -405,8 +409,9 @@ def tools(
             name="list_tasks",
             id="tasks.task.list",
             description=(
-                "List the reminders and jobs that are planned, with ids, next and last runs; or "
-                "show one whole. It tells, too, whether something is planned already."
+                "List the planned reminders and jobs, with their ids, next and "
+                "last runs; or show all details of one. Use it also to check if "
+                "something is already planned."
             ),
             input=ListTheTasks,
             run=tasks.list_tasks,
@@ -416,16 +421,18 @@ def tools(
             target=lambda given: given.task,
             gives=PRIVATE,
         ),
-        _changing(tasks, "pause", "keyed", "Let a task rest until it is resumed."),
-        _changing(tasks, "resume", "keyed", "Have a paused task go on, at its next time."),
+        _changing(tasks, "pause", "keyed", "Pause a task until resume_task."),
+        _changing(
+            tasks, "resume", "keyed", "Resume a paused task; it runs at its next planned time."
+        ),
         _changing(
             tasks,
             "cancel",
             # A repeat would not find the task: after a crash the call is looked up instead.
             "once",
-            "End a task for good: a reminder or job that is not wanted any more, or is done. What "
-            "its runs still wait for the owner's yes for is withdrawn, unless a run ends its own "
-            "task.",
+            "Delete a reminder or job that is finished or no longer wanted. "
+            "Pending approvals of its runs are withdrawn, unless a run cancels its "
+            "own task.",
         ),
     )
 

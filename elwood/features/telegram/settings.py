@@ -33,14 +33,17 @@ class TelegramSettings:
         "telegram-token",
         "ELWOOD_TELEGRAM_TOKEN",
         "TELEGRAM_BOT_TOKEN",
-        help=". Without one the channel is off",
+        help=". Without a token the channel is off",
         example='"file:/run/secrets/telegram-token"',
     )
     owners: tuple[int, ...] = setting(
         (), help="user ids of its owners", check=_check_user, example="[123456789]"
     )
     groups: tuple[int, ...] = setting(
-        (), help="ids of the groups it answers in", check=_check_group, example="[-1001234567890]"
+        (),
+        help="ids of the groups in which it answers",
+        check=_check_group,
+        example="[-1001234567890]",
     )
     allowed_chats: tuple[int, ...] = setting(
         (),
@@ -77,5 +80,5 @@ class TelegramSettings:
         example='"/var/lib/telegram-bot-api"',
     )
     rich_messages: bool = setting(
-        False, help="let Telegram draw headings and tables; old apps may show nothing"
+        False, help="let Telegram format headings and tables; old apps may show an empty message"
     )

@@ -30,32 +30,32 @@ class EgressRules:
 
     SECTION: ClassVar = Section(
         "egress",
-        "The web. A domain stands for its subdomains too; `blocked` wins over `always_ask`, and "
-        "that over `allowed`. Addresses inside your network are never reached.",
+        "Web access. A domain includes its subdomains. `blocked` overrides "
+        "`always_ask`, and `always_ask` overrides `allowed`. Elwood never connects "
+        "to addresses inside your network.",
     )
 
     allowed: tuple[str, ...] = setting(
         (),
-        help="domains that may be written to unasked, in conversations without strangers' words",
+        help="domains to which Elwood may send data without asking you, in "
+        "conversations without strangers' words",
         example='["api.example.org"]',
         converter=_domains,
     )
     always_ask: tuple[str, ...] = setting(
-        (), help="domains that you are asked about each time", converter=_domains
+        (), help="domains about which Elwood asks you each time", converter=_domains
     )
     blocked: tuple[str, ...] = setting(
         (),
-        help="domains that are never talked to",
+        help="domains that Elwood never contacts",
         example='["ads.example.com"]',
         converter=_domains,
     )
-    ports: tuple[int, ...] = setting(
-        PORTS, help="ports of web servers that may be connected to", check=is_port
-    )
-    per_minute: int = setting(30, help="most requests to one host in a minute", check=at_least(1))
+    ports: tuple[int, ...] = setting(PORTS, help="ports to which Elwood may connect", check=is_port)
+    per_minute: int = setting(30, help="maximum requests per minute to one host", check=at_least(1))
     per_minute_all: int = setting(
-        120, help="most requests to all hosts in a minute", check=at_least(1)
+        120, help="maximum requests per minute to all hosts together", check=at_least(1)
     )
     per_minute_sent: int = setting(
-        10, help="most requests in a minute that send something", check=at_least(1)
+        10, help="maximum requests per minute that send data", check=at_least(1)
     )

@@ -43,15 +43,13 @@ class FolderMount:
     """A folder outside of the workspace that the owner opens, to conversations in *chats*."""
 
     path: Path = required(help="the folder", check=_is_folder)
-    name: str = required(help="what it is called", check=_is_name)
-    mode: Literal["ro", "rw"] = setting("ro", help="rw: it may be changed as well")
-    untrusted: bool = setting(
-        True, help="whether strangers may have written the files in it; false if all are yours"
-    )
+    name: str = required(help="its name", check=_is_name)
+    mode: Literal["ro", "rw"] = setting("ro", help="rw: Elwood may also change files")
+    untrusted: bool = setting(True, help="false: no stranger has written any of its files")
     chats: tuple[int | str, ...] = setting(
         (),
-        help="chats such as `telegram:123456` (a number alone is one of Telegram); none: all "
-        "conversations reach it",
+        help="the only chats that may use it, such as `telegram:123456` (a bare number "
+        "is a Telegram chat); none: all",
         check=is_chat,
         names="channel",
     )
@@ -113,27 +111,34 @@ class SandboxSettings:
     )
 
     kind: Literal["auto", "bubblewrap", "landlock", "docker", "direct", "none"] = setting(
-        "auto", help="auto takes bubblewrap, else Landlock; docker and direct only if written here"
+        "auto",
+        help="auto: bubblewrap, or Landlock if that does not work; docker and direct "
+        "are never chosen automatically",
     )
-    memory: int = setting(1000, help="megabytes of data of one process", check=at_least(16))
+    memory: int = setting(1000, help="maximum megabytes of data of one process", check=at_least(16))
     processes: int = setting(
-        256, help="most processes and threads of one command", check=at_least(8)
+        256, help="maximum number of processes and threads of one command", check=at_least(8)
     )
-    file_size: int = setting(1000, help="megabytes of one file", check=at_least(1))
-    tmp: int = setting(64, help="megabytes of all temporary files", check=at_least(1))
-    bubblewrap: str = setting("bwrap", help="the program, by its name on PATH or its path")
-    docker_socket: str = setting("", help="socket of a container engine; it is as good as root")
+    file_size: int = setting(1000, help="maximum megabytes of one file", check=at_least(1))
+    tmp: int = setting(64, help="maximum megabytes of all temporary files", check=at_least(1))
+    bubblewrap: str = setting("bwrap", help="the bubblewrap program: a name on PATH, or a path")
+    docker_socket: str = setting(
+        "", help="socket of a container engine; access to it is equivalent to root"
+    )
     docker_image: str = setting("", help="image of the container")
     docker_cpus: float = setting(
-        1.0, help="processors that a container may use; 0: all", check=none_or(0.01, 1024)
+        1.0, help="number of processors that a container may use; 0: all", check=none_or(0.01, 1024)
     )
-    docker_runtime: str = setting("", help="the engine's runtime, such as runsc; none: its own")
+    docker_runtime: str = setting(
+        "", help="runtime of the engine, such as runsc; none: the engine's default"
+    )
     mounts: tuple[FolderMount, ...] = setting(
         (),
-        help="folders outside of the workspace, for file tools and commands, at `/mounts/NAME`; "
-        'each a table `[[sandbox.mounts]]` with `path`, `name`, `mode` ("ro", or "rw" if it may be '
-        "changed), `untrusted` (false if strangers wrote nothing in it; default true) and `chats` "
-        "(numbers of those that reach it; none: all)",
+        help="folders outside the workspace that file tools and commands can use, at "
+        "`/mounts/NAME`; each is a table `[[sandbox.mounts]]` with `path`, `name`, "
+        '`mode` ("ro", or "rw" to allow changes), `untrusted` (false if no '
+        "stranger has written its files; default true) and `chats` (the only chats "
+        "that may use it; default all)",
     )
 
     def limits(self) -> dict[str, int]:
