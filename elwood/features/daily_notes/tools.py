@@ -85,7 +85,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
             description=(
                 "Start a thread: a log of one subject over weeks (a project, "
                 "training, a garden). append_thread adds dated entries. "
-                "search_memory finds them; the whole thread is in "
+                "A search of the memory finds them; the whole thread is in "
                 "threads/topics/NAME.md."
             ),
             input=CreateThread,
