@@ -91,31 +91,31 @@ WRONG = [
     # the table, and the message: an ellipsis at the end matches the rest
     ('prompt = "x"', ": tasks[0].when: is missing; write it"),
     ('when = "often"\nprompt = "x"',
-     ": tasks[0].when: 'often' is no time that is understood; write one of every 30 minutes, …"),
+     ": tasks[0].when: 'often' is not a valid time; write one of every 30 minutes, …"),
     ('when = "0 25 * * *"\nprompt = "x"', ": tasks[0].when: '0 25 * * *' has a bad hour; …"),
-    ('when = "hourly"', ": tasks[0]: it must have one of prompt, message and tool; write what …"),
-    (SOUND + 'message = "y"', ": tasks[0]: it must have one of prompt, message and tool; …"),
-    (SOUND + 'arguments = { a = 1 }', ": tasks[0]: arguments are for a tool; write which one as …"),
-    ('when = "hourly"\nmessage = "x"\non_failure = "y"', ": tasks[0]: nothing can follow a …"),
-    (SOUND + 'id = "No!"', ": tasks[0].id: 'No!' is no id; write small letters, digits and …"),
-    (SOUND + 'id = "backup"', ": tasks[0].id: the id 'backup' is that of a task of Elwood; …"),
+    ('when = "hourly"', ": tasks[0]: it needs exactly one of prompt, message and tool; write …"),
+    (SOUND + 'message = "y"', ": tasks[0]: it needs exactly one of prompt, message and tool; …"),
+    (SOUND + 'arguments = { a = 1 }', ": tasks[0]: arguments need a tool; name it as tool"),
+    ('when = "hourly"\nmessage = "x"\non_failure = "y"', ": tasks[0]: on_success and …"),
+    (SOUND + 'id = "No!"', ": tasks[0].id: 'No!' is not a valid id; use lower-case …"),
+    (SOUND + 'id = "backup"', ": tasks[0].id: the id 'backup' belongs to Elwood itself; …"),
     (SOUND + 'id = "heartbeat"', ": tasks[0].id: the id 'heartbeat' is …"),
     ('when = "hourly"\nprompt = "今天"',
-     ": tasks[0]: no id can be made of the title; write one, like water-plants"),
+     ": tasks[0]: the title gives no id; set id, like water-plants"),
     (SOUND + 'zone = "Berlin"', ": tasks[0].zone: there is no time zone 'Berlin'; write a …"),
     (SOUND + 'hours = "late"', ": tasks[0].hours: 'late' are not valid hours; write them like …"),
-    (SOUND + 'deliver = "Ada"', ": tasks[0].deliver: 'Ada' is no place for answers; write …"),
-    (SOUND + 'session = "../x"', ": tasks[0].session: not a name for a conversation; use …"),
+    (SOUND + 'deliver = "Ada"', ": tasks[0].deliver: 'Ada' is not a valid destination; write …"),
+    (SOUND + 'session = "../x"', ": tasks[0].session: not a valid conversation name; use …"),
     (SOUND + 'model = "gpt"',
      ": tasks[0].model: 'gpt' is not a model; write cheap, default or provider/name"),
     (SOUND + 'watch = ["a", "../b"]',
-     ": tasks[0].watch[1]: '../b' cannot be watched; write a path within the …"),
+     ": tasks[0].watch[1]: '../b' cannot be watched; write a path in the …"),
     (SOUND + f"watch = {['x'] * 21}", ": tasks[0]: watch has more than 20 patterns; …"),
-    (SOUND + 'ends = "soon"', ": tasks[0].ends: 'soon' is no moment; write a date, and maybe …"),
-    (SOUND + 'start = "2026-12-24"', ": tasks[0]: start is for intervals only; …"),
+    (SOUND + 'ends = "soon"', ": tasks[0].ends: 'soon' is not a date or time; write a date, …"),
+    (SOUND + 'start = "2026-12-24"', ": tasks[0]: start works only with intervals; …"),
     (f'when = "hourly"\nprompt = "{"x" * (MAX_PROMPT + 1)}"',
      f": tasks[0].prompt: longer than {MAX_PROMPT} characters; shorten it"),
-    (SOUND + "[[tasks]]\n" + SOUND, ": tasks[1].id: there is another x; write another id"),
+    (SOUND + "[[tasks]]\n" + SOUND, ": tasks[1].id: another task has the id 'x'; choose …"),
 ]  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def test_other_mistakes_are_reported_too(tmp_path: Path, text: str, said: str) -
 def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
     text = "".join(f'[[tasks]]\nid = "t{n}"\n{SOUND}' for n in range(MAX_TASKS + 1))
     (said,) = complaints(tmp_path, text)
-    assert said.endswith(f"tasks: more than {MAX_TASKS} tasks; take some away")
+    assert said.endswith(f"tasks: more than {MAX_TASKS} tasks; remove some")
 
 
 def test_the_form_has_a_key_for_each_field_of_a_task() -> None:

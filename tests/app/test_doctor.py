@@ -612,7 +612,7 @@ async def test_an_old_backup_is_reported(tmp_path: Path) -> None:
     assert await local(config, backup.check) == []
     take(Scope.of(config), clock=lambda: NOW - 86_400, keep=7)
     (fresh,) = await local(config, backup.check)
-    assert (fresh.level, fresh.what) == ("ok", "the last one is 24 h old")
+    assert (fresh.level, fresh.what) == ("ok", "the last backup is 24 h old")
     (old,) = await local(config, backup.check, now=NOW + 3 * 86_400)
     assert old.level == "warning"
 
@@ -637,8 +637,8 @@ tokens = 1000
     found = about("limits", await local(configured(tmp_path, text), tasks.check))
     why, remedy = "ollama/qwen: the price is not known", "write it into models.prices"
     assert found == [
-        ("warning", f"heartbeat.usd does not count {why}", remedy),
-        ("warning", f"usd of the task a refuses {why}", remedy),
+        ("warning", f"heartbeat.usd cannot limit {why}", remedy),
+        ("warning", f"usd of the task a blocks {why}", remedy),
     ]
 
 
@@ -661,9 +661,12 @@ def test_an_invalid_own_setting_is_reported(
     assert f"ok configuration {own} is valid" in said()
     own.write_text('[policy]\nallow = ["run_command"]\n[[tasks]]\nwhen = "often"\nprompt = "Look."')
     broken = said()
-    assert "warning configuration agent.toml does not count as it is now" in broken
-    assert "what it said before stays in force. agent.toml: policy: is for config.toml" in broken
-    assert "; agent.toml: tasks[0].when: 'often' is no time" in broken
-    assert "→ correct it, or say /settings undo" in broken
+    assert (
+        "warning configuration agent.toml has an error, so its last valid version stays in effect."
+        in broken
+    )
+    assert "valid version stays in effect. agent.toml: policy: is for config.toml" in broken
+    assert "; agent.toml: tasks[0].when: 'often' is not a valid time" in broken
+    assert "→ correct it, or send /settings undo in a chat" in broken
     own.write_bytes(b"\xff")
     assert "'utf-8' codec can't decode byte 0xff" in said()

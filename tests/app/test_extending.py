@@ -211,7 +211,7 @@ def test_the_ids_of_its_chores_are_reserved(tmp_path: Path) -> None:
     written = '[[tasks]]\ntitle = "Parcels"\nwhen = "daily"\nprompt = "x"\n'
     features = (*FEATURES, example_feature.FEATURE)
     file.write_text(written)
-    complaint = "tasks[0].id: the id 'parcels' is that of a task of Elwood; write another id"
+    complaint = "tasks[0].id: the id 'parcels' belongs to Elwood itself; choose another id"
     with pytest.raises(ConfigErrors) as caught:
         load(file, {"HOME": str(tmp_path)}, features)
     assert str(caught.value) == f"{file}: {complaint}"

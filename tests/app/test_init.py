@@ -134,7 +134,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert config.of(TelegramSettings).owners == (OWNER,)
     assert config.of(Owner).timezone == "Europe/Berlin"
     [task] = config.of(ConfiguredTasks).tasks
-    assert (task.title, task.id) == ("What is on today", "what-is-on-today")
+    assert (task.title, task.id) == ("Plan for today", "plan-for-today")
     # Messages are left for Elwood to answer; no secret was shown, or is in the configuration.
     assert len(telegram.unconfirmed) == 3
     assert telegram.violations == []

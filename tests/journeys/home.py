@@ -243,7 +243,7 @@ class Home:
 
     def texts(self, chat: int = OWNER) -> list[str]:
         """Return messages to people, without alarms and without times of receipts."""
-        told = ("⚠ Stuck", "✓ Over", "(again) ⚠", "(again) ✓")
+        told = ("⚠ Stuck", "✓ Resolved", "(again) ⚠", "(again) ✓")
         return [undated(text) for text in self.fake.texts(chat) if not text.startswith(told)]
 
     def alarms(self) -> list[str]:

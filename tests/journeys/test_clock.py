@@ -166,14 +166,14 @@ async def test_pages_and_commands_are_watched_only_if_allowed_without_asking(h: 
         assert set(effects.done) == {f"look {url}"}
         first, *_, last = receipts(h)
         assert (first.tool, first.outcome) == ("page", "ok")
-        assert re.fullmatch(rf"{url}( \(\d looks\))?", first.target)
-        assert re.fullmatch(rf"{url} \([45] looks\)", last.target)
+        assert re.fullmatch(rf"{url}( \(\d checks\))?", first.target)
+        assert re.fullmatch(rf"{url} \([45] checks\)", last.target)
         write(h, "HEARTBEAT.md", "Watch: $ make\n- What does it say?\n")
         await pass_time(h, life, 4 * HALF_HOUR)
         h.settings["policy"] = PolicySettings(deny=("page",))
     assert h.texts()[2].startswith(
         "Failed 2 times in a row: \"Heartbeat\": '$ make' cannot be watched: it changes something; "
-        "watch a page, or a command that only looks and runs unasked."
+        "watch a web page, or a read-only command that needs no approval."
     )
     assert set(effects.done) == {f"look {url}"}
     write(h, "HEARTBEAT.md", f"Watch: {url}\n- What does it say now?\n")
@@ -310,7 +310,7 @@ async def test_a_failing_task_is_reported_paused_and_resumed(h: Home) -> None:
         h.fake.press(paused.buttons[0], message=paused)
         await life.settled()
         await pass_time(h, life, 2 * 3600.0)
-    assert h.texts()[2:] == ["news: It goes on.", "Nothing much.", "Nothing much."]
+    assert h.texts()[2:] == ["news: Resumed.", "Nothing much.", "Nothing much."]
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
@@ -403,6 +403,6 @@ async def test_checklist_mistakes_are_reported_at_start_and_edit(h: Home) -> Non
             for text in (wrong, f"{wrong}And so on.\n"):
                 write(h, "HEARTBEAT.md", text)
                 await pass_time(h, life, HALF_HOUR)
-                counts.append(len([one for one in h.texts() if "'often' is no time" in one]))
+                counts.append(len([one for one in h.texts() if "'often' is not a" in one]))
     assert counts == [1, 2, 3, 4]
     assert not h.broken()

@@ -36,7 +36,7 @@ SAID = {
     "compact": ("This conversation is still short", "This conversation is still short"),
     "memory": ("I have no notes yet", "Newest:\n• tea: green"),
     "threads": ("There are no threads", "There are no threads"),
-    "search": ("Say what to look for", "/search WORDS"),
+    "search": ("Tell me the words to search for", "/search WORDS"),
     "tasks": ("There are no tasks", "mail: Look for mail"),
     "skills": ("I have no skills yet", "I have no skills yet"),
     "receipts": ("I have not used any tools", "✓ act rent"),
@@ -48,7 +48,7 @@ SAID = {
     "tools": ("own: act, crash", "act (1)"),
     "model": ("I use scripted/m", "I use scripted/m"),
     "backup": ("There is no backup yet", "There is no backup yet"),
-    "settings": ("I have set nothing for myself", "I have set nothing for myself"),
+    "settings": ("I have no settings of my own", "I have no settings of my own"),
 }
 
 

@@ -30,16 +30,16 @@ async def test_a_thread_is_created_extended_found_and_shown(keeping: Home) -> No
     async with h.life() as life:
         assert "There are no threads" in await life.say("/threads")
         said = await life.say(typed("append_thread", name="garden", text="Sowed peas"))
-        assert "create_thread begins one" in said
+        assert "create it with create_thread" in said
         begin = typed("create_thread", name="garden", about="What grows, and when")
-        assert "began the thread garden" in await life.say(begin)
+        assert "created the thread garden" in await life.say(begin)
         assert "already" in await life.say(begin)
         for text in ("Sowed peas", "Watered, zqdaily", "Peas are\n- up"):
             assert "added to garden" in await life.say(
                 typed("append_thread", name="garden", text=text)
             )
         again = await life.say(typed("append_thread", name="garden", text="Peas are - up"))
-        assert "has this entry of today already" in again  # as after a crash
+        assert "already has this entry from today" in again  # as after a crash
         await life.say("/new")
     async with h.life() as life:
         found = await life.say(typed("search_memory", query="peas sowed"))
@@ -53,7 +53,7 @@ async def test_a_thread_is_created_extended_found_and_shown(keeping: Home) -> No
             "Watered, zqdaily",
             "Sowed peas",
         ]
-        assert "no thread of this name" in await life.say("/threads ../USER")
+        assert "no thread with that name" in await life.say("/threads ../USER")
     assert not h.broken()
 
 
@@ -63,10 +63,10 @@ async def test_untrusted_text_stays_out_of_trusted_threads(keeping: Home) -> Non
         await life.say(typed("create_thread", name="mine", about="Mine"))
         await life.say("zqobey", forward_origin=STRANGER)
         said = await life.say(typed("append_thread", name="mine", text="zqobey"))
-        assert "begin another one" in said
+        assert "create another thread" in said
         await life.say(typed("create_thread", name="theirs", about="Theirs"))
         await life.say(typed("append_thread", name="theirs", text="zqobey"))
-        assert "theirs (1 entry, may hold strangers' words)" in await life.say("/threads")
+        assert "theirs (1 entry, may contain text from strangers)" in await life.say("/threads")
         await life.say("/new")
         assert not h.fold().taint.label.untrusted
         await life.say(typed("search_memory", query="zqobey"))

@@ -52,7 +52,7 @@ timezone = "Europe/Berlin"
 mode = "off"
 """
 # Prefix of the notice about a HEARTBEAT.md entry whose time format is no longer supported.
-NOT_READ = "These parts of HEARTBEAT.md do not count:\nHEARTBEAT.md, line 3"
+NOT_READ = "I ignore these parts of HEARTBEAT.md:\nHEARTBEAT.md, line 3"
 INVITATION = "Come aboard on Friday."
 NEW_CENTURY = re.compile("next Thu.*2099.* 18:00 CET")
 PERMITTED = 'Greet them\n/call send_message {"to": "tg:2002", "text": "Ahoy from Ann!"}'

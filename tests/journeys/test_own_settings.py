@@ -49,7 +49,7 @@ async def test_a_change_is_shown_before_it_applies_and_can_be_undone(h: Home) ->
         assert "Answer in one line." in h.asked[-1].prompt.system
         for _ in range(2):
             await life.say("/settings undo")
-        assert h.texts()[-1] == "There is nothing to take back."
+        assert h.texts()[-1] == "There is no change to take back."
         assert (h.state / "agent.toml").read_text() == ""
     assert not h.broken()
 
@@ -82,12 +82,12 @@ async def test_a_manual_mistake_is_reported_and_the_last_valid_file_applies(h: H
         assert "Tea" in h.texts()[-1]
         assert "Heartbeat" in h.texts()[-1]
         path.write_text(BROKEN)
-        await life.until(lambda: "agent.toml does not count" in h.texts()[-1])
+        await life.until(lambda: "agent.toml has an error" in h.texts()[-1])
         told = h.texts()[-1]
         for part in (
             "\nagent.toml: policy: is for config.toml, which only your owner writes",
-            "tasks[0].when: 'often' is no time",
-            "tasks[1].deliver: is for tasks of config.toml only",
+            "tasks[0].when: 'often' is not a valid time",
+            "tasks[1].deliver: is allowed only in config.toml",
             "heartbeat.checklist: line 1",
         ):
             assert part in told
@@ -97,7 +97,7 @@ async def test_a_manual_mistake_is_reported_and_the_last_valid_file_applies(h: H
         await life.say("/tasks")
         assert "Tea" in h.texts()[-1]
         await life.say("/settings")
-        assert "does not count" in h.texts()[-1]
+        assert "has an error" in h.texts()[-1]
         await life.say("/settings undo")
         assert path.read_text().startswith(SHORT)
     assert not h.broken()
@@ -110,7 +110,7 @@ async def test_an_unreadable_file_at_the_start_is_reported(h: Home) -> None:
         await life.say("/settings")
         assert "it is larger than 20,000 bytes" in h.texts()[-1]
         await life.say("/settings undo")
-        assert "There is nothing to take back." in h.texts()[-1]
+        assert "There is no change to take back." in h.texts()[-1]
     assert not h.broken()
 
 
@@ -125,7 +125,7 @@ async def test_an_unavailable_earlier_version_is_reported(h: Home) -> None:
         kept.mkdir()
         assert "Answer in one line." in await life.say("/settings")
         said = await life.say("/settings undo")
-        assert said.startswith("It cannot be taken back: ")
+        assert said.startswith("I could not take it back: ")
         assert path.read_text() == SHORT
         assert not [one for one in life.inspect().actors if one.restarts]
     assert not h.broken()

@@ -146,6 +146,6 @@ async def test_a_run_cannot_use_an_unnamed_tool(h: Home) -> None:
         tasks = await life.address("timetable").ask(ListTasks())
     text = newest(h.asked[-1])
     assert "no such tool: cancel_task; available: schedule" in text
-    assert "tools: there is no cancel_task here; there are: schedule" in text
+    assert "tools: cancel_task not available here; available: schedule" in text
     assert [seen.task.id for seen in tasks] == []
     assert MINE in h.sessions

@@ -48,8 +48,8 @@ async def test_old_messages_are_found_across_conversations_and_restarts(searchin
         assert h.fold().taint.label.private
         assert not h.fold().taint.label.untrusted
         assert "boiler" in await life.say("/search boiler plumber")
-        assert "In no conversation" in await life.say("/search zebra")
-        assert "Say what to look for" in await life.say("/search")
+        assert "No conversation" in await life.say("/search zebra")
+        assert "Tell me the words to search for" in await life.say("/search")
     assert not h.broken()
 
 
@@ -57,9 +57,9 @@ async def test_search_does_not_find_other_peoples_messages(searching: Home) -> N
     h = searching
     async with h.life() as life:
         await life.say("My secret place is the zqbeach")
-        assert "In no conversation" in await life.say(typed(TOOL, query="zqbeach"), chat=OTHER)
+        assert "No conversation" in await life.say(typed(TOOL, query="zqbeach"), chat=OTHER)
         await life.say("/search zqbeach", chat=OTHER)
-        assert "In no conversation" in h.texts(OTHER)[-1]
+        assert "No conversation" in h.texts(OTHER)[-1]
 
 
 async def test_untrusted_results_bring_their_label(searching: Home) -> None:
@@ -68,7 +68,7 @@ async def test_untrusted_results_bring_their_label(searching: Home) -> None:
         await life.say("Obey the zqking", forward_origin=STRANGER)
         await life.say("/new")
         assert not h.fold().taint.label.untrusted
-        assert "strangers' words" in await life.say(typed(TOOL, query="zqking"))
+        assert "text from strangers" in await life.say(typed(TOOL, query="zqking"))
         assert h.fold().taint.label.untrusted
 
 
@@ -114,7 +114,7 @@ async def test_the_cli_searches_closed_and_damaged_logs(
     assert search("zqparcel")[1].count("asked: ") == 3
     assert OTHERS not in search("zqparcel")[1]
     assert search("zqparcel", f"--of=tg:{OTHER}")[1].count("asked: ") == 1
-    assert "--all looks at" in search("zebra")[2]
+    assert "--all also searches" in search("zebra")[2]
     h.journal(OTHERS).write_text("not a line\nof a journal\n")
     code, out, problems = search("zqparcel", "--all")
     assert (code, out.count("asked: ")) == (0, 3)

@@ -43,7 +43,7 @@ def planned(number: int, at: float) -> list[TimetableEntry]:
         TaskScheduled(task, at - 60),
         RunStarted(run),
         RunFinished(run, "done", words),
-        TaskRemoved(id_, "its last time has passed"),
+        TaskRemoved(id_, "its last planned time has passed"),
     ]
 
 

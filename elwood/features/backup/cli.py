@@ -22,12 +22,12 @@ def now(config: Config, given: Namespace) -> int:
     try:
         backup = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
     except BackupFailed as error:
-        raise CliFailure(f"No backup was taken: {error}.") from error
+        raise CliFailure(f"No backup was made: {error}.") from error
     manifest = backup.manifest
     whole = sum(member.size for member in manifest.members)
     print(
         f"{backup.path}: {manifest.files:,} files, {size_text(whole)}, "
-        f"packed {size_text(backup.size)}"
+        f"compressed to {size_text(backup.size)}"
     )
     for line in describe_left_out(manifest.left_out):
         print(line)
@@ -42,13 +42,13 @@ def show_backups(config: Config, given: Namespace) -> int:
         row = (str(number), ago(now - one.at), moment, size_text(one.size), one.path.name)
         listed.append((one, row))
     titles = ("number", "when", "time", "size", "file")
-    show_list(titles, listed, given, "there are no backups", ("file",))
+    show_list(titles, listed, given, "There are no backups.", ("file",))
     return OK
 
 
 def restore(config: Config, given: Namespace) -> int:
     path, paths = _choose_backup(config, given.which), config.of(Paths)
-    question = f"Put {path} in the place of {paths.state} and {paths.workspace}?"
+    question = f"Replace {paths.state} and {paths.workspace} with the backup {path}?"
     if not given.yes and not is_wanted(question):
         print("Nothing was changed.")
         return FAILURE
@@ -59,7 +59,7 @@ def restore(config: Config, given: Namespace) -> int:
     at = datetime.fromtimestamp(done.manifest.at, config.of(Owner).zone)
     print(f"Restored {done.manifest.files:,} files, as they were at {at:%Y-%m-%d %H:%M:%S}.")
     for aside in done.aside:
-        print(f"What was there before is in {aside}; remove it when you need it no more.")
+        print(f"The previous files are in {aside}. Delete them when you no longer need them.")
     for problem in done.problems:
         print(problem, file=sys.stderr)
     for line in describe_left_out(done.manifest.left_out):
@@ -69,7 +69,9 @@ def restore(config: Config, given: Namespace) -> int:
 
 def reset(config: Config, given: Namespace) -> int:
     scope = Scope.of(config)
-    if not given.yes and not is_wanted(f"Move what {scope.state} holds aside, and begin anew?"):
+    if not given.yes and not is_wanted(
+        f"Move the data in {scope.state} aside and start without data?"
+    ):
         print("Nothing was changed.")
         return FAILURE
     try:
@@ -77,9 +79,9 @@ def reset(config: Config, given: Namespace) -> int:
     except (AlreadyRunning, BackupFailed) as error:
         raise CliFailure(f"Nothing was changed: {error}.") from error
     back = f"mv {quote(str(aside))}/* {quote(str(scope.state))}/"
-    print(f"Elwood begins anew. What was there is in {aside}.")
-    print("The configuration, the workspace and the backups are as they were.")
-    print(f"To come back: stop Elwood, `elwood reset` again, then `{back}`.")
+    print(f"Elwood will start without data. The previous data is in {aside}.")
+    print("The configuration, the workspace and the backups are unchanged.")
+    print(f"To undo this: stop Elwood, run `elwood reset` again, then run `{back}`.")
     return OK
 
 
@@ -88,5 +90,5 @@ def _choose_backup(config: Config, which: str) -> Path:
         return Path(which)
     number, backups = int(which[:10]), found(backup_folder(config))
     if not 1 <= number <= len(backups):
-        raise CliFailure(f"there is no backup number {which}; elwood backup list has them")
+        raise CliFailure(f"there is no backup number {which}; elwood backup list shows them")
     return backups[number - 1].path

@@ -23,7 +23,7 @@ def mend(config: "Config") -> str:
     from elwood.features.backup.rules import BackupFailed
 
     try:
-        return "a restore that was cut off was brought to its end" if finish(state) else ""
+        return "finished an interrupted restore" if finish(state) else ""
     except BackupFailed as error:
         raise CliFailure(error) from error
 

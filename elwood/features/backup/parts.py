@@ -36,21 +36,21 @@ async def build(core: Core, others: Gathered) -> Parts:
         except BackupFailed as error:
             took = trio.current_time() - began
             event(log, "backup", {"why": str(error)}, success=False, seconds=took)
-            return Report(f"no backup was taken: {error}", failed=True)
+            return Report(f"no backup was made: {error}", failed=True)
         event(log, "backup", {"what": summary}, success=True, seconds=trio.current_time() - began)
         return Report(summary)
 
     async def show(call: CommandCall) -> CommandAnswer:
         if call.given.lower() == "now":
             report = await back_up(0.0)
-            head = "It did not work:" if report.failed else "A backup was taken:"
+            head = "The backup failed:" if report.failed else "I made a backup:"
             return CommandAnswer(head, report.words)
         text = await core.environment.blocking(
             lambda: _describe_last(core.config, core.clock.now())
         )
         return CommandAnswer(text, buttons=("/backup now",))
 
-    chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
+    chore = Chore(id="backup", title="make a backup", every=every, do=back_up)
     command = SlashCommand(
         name="backup",
         help="show the time of the last backup",
@@ -66,11 +66,11 @@ def _describe_last(config: Config, now: float) -> str:
     try:
         backups = found(backup_folder(config))
     except OSError as error:
-        return f"The backups cannot be looked at: {error.strerror}."
+        return f"I cannot read the folder of the backups: {error.strerror}."
     if not backups:
         return "There is no backup yet."
     ago, size = duration(max(0.0, now - backups[0].at)), size_text(backups[0].size)
-    return f"The last backup was taken {ago} ago, and has {size}. There are {len(backups)} in all."
+    return f"The last backup was made {ago} ago ({size}). Number of backups: {len(backups)}."
 
 
 # A backup older than this multiple of the interval is overdue.
@@ -88,17 +88,22 @@ def _check_newest(config: Config, now: float) -> Iterator[Finding]:
     try:
         backups = found(folder)
     except OSError as error:
-        what = f"{folder} cannot be looked at: {error.strerror}"
-        yield Finding("warning", "backup", what, "run this as the user of Elwood")
+        what = f"{folder} cannot be read: {error.strerror}"
+        yield Finding("warning", "backup", what, "run this as the user who runs Elwood")
         return
     if not backups:
         if every and (config.of(Paths).state / "schedule.jsonl").exists():
-            yield Finding("ok", "backup", "the first one is still to come")
+            yield Finding("ok", "backup", "no backup yet")
         return
     newest = backups[0]
     old = now - newest.at
     if every and old > OVERDUE * every:
-        what = f"the last one is {duration(old)} old"
-        yield Finding("warning", "backup", what, "look at /tasks all; run: elwood backup now")
+        what = f"the last backup is {duration(old)} old"
+        yield Finding(
+            "warning",
+            "backup",
+            what,
+            "send /tasks all in a chat to see why; run: elwood backup now",
+        )
     else:
-        yield Finding("ok", "backup", f"the last one is {duration(max(0.0, old))} old")
+        yield Finding("ok", "backup", f"the last backup is {duration(max(0.0, old))} old")

@@ -120,7 +120,7 @@ def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
             (stage / STATE).mkdir(mode=0o700, parents=True)
             moves = [*_plan_moves(scope, stage / WORKSPACE, aside.name)]
             if not moves:
-                raise BackupFailed("there is nothing to move aside")
+                raise BackupFailed("there is no data to move aside")
             _commit(stage, stage / WORKSPACE, moves)
             mend(state)
             return aside
@@ -141,7 +141,7 @@ def mend(state: Path) -> bool:
         return False
     except msgspec.DecodeError as error:
         raise BackupFailed(
-            f"{plan} was changed: move what is in {stage} to its place by hand"
+            f"{plan} was changed: move the files in {stage} to their places by hand"
         ) from error
     for move in moves:
         _apply_move(move)
@@ -196,12 +196,12 @@ def _prepare(
     manifest = unpack(archive, {STATE: stage / STATE, WORKSPACE: beside}, limit=scope.limit)
     if now < manifest.at:
         raise BackupFailed(
-            "by the clock of this machine the backup has not been taken yet; set the clock first"
+            "the backup is newer than the clock of this machine; set the clock first"
         )
     new = stage / STATE
     bad = [one.name for one in new.iterdir() if one.name in DISPOSABLE]
     if bad:
-        raise BackupFailed(f"{archive} holds {bad[0]}, which no backup of ours does")
+        raise BackupFailed(f"{archive} contains {bad[0]}, which a backup of Elwood never contains")
     if why := version.refusal(new):
         raise BackupFailed(why)
     _mark_all(new)
@@ -233,7 +233,7 @@ def _plan_moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
         return
     if state.is_relative_to(workspace):
         raise BackupFailed(
-            f"{state} lies in {workspace}, which would be moved: name another folder"
+            f"{state} is inside {workspace}, which would be moved: choose another folder"
         )
     if workspace.is_relative_to(state):
         yield _make_move(workspace, state / at / WORKSPACE, beside)
@@ -244,8 +244,8 @@ def _plan_moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
 def _make_move(target: Path, aside: Path, staged: Path | None) -> Move:
     if os.path.ismount(target):
         raise BackupFailed(
-            f"{target} is a file system of its own and cannot be moved aside: restore into a "
-            "folder that is none (paths.workspace)"
+            f"{target} is a mount point and cannot be moved aside: set paths.workspace to a folder "
+            "that is not a mount point"
         )
     new = None if staged is None else os.fsencode(staged)
     return Move(os.fsencode(target), os.fsencode(aside), new)
@@ -342,12 +342,12 @@ class _Unpacking:
         else:
             raise _Damaged(f"it has no {MANIFEST}")
         if self._tar.next() is not None:
-            raise _Damaged(f"something stands behind its {MANIFEST}")
+            raise _Damaged(f"there is data after its {MANIFEST}")
         self._read_padding()
         if tuple(self._made) != manifest.members:
-            raise _Damaged(f"what is in it is not what its {MANIFEST} says")
+            raise _Damaged(f"its content does not match its {MANIFEST}")
         if STATE not in self._folders:
-            raise _Damaged("it holds no state folder")
+            raise _Damaged("it contains no state folder")
         for path, info in reversed(self._closing):
             os.chmod(path, info.mode & 0o777)
             os.utime(path, (info.mtime, info.mtime))
@@ -358,7 +358,7 @@ class _Unpacking:
         file = self._tar.fileobj
         assert file is not None  # the archive is open
         if len(file.read(tarfile.RECORDSIZE + 1)) > tarfile.RECORDSIZE:
-            raise _Damaged("something stands behind its end")
+            raise _Damaged("there is data after its end")
 
     def _read_manifest(self, info: tarfile.TarInfo) -> Manifest:
         if info.size > MAX_MANIFEST:
@@ -371,7 +371,7 @@ class _Unpacking:
             raise _Damaged(f"its {MANIFEST} cannot be read: {error}") from error
         if manifest.version != rules.VERSION:
             raise BackupFailed(
-                f"it is a backup of version {manifest.version}, and this Elwood knows "
+                f"its format is version {manifest.version}, but this Elwood reads version "
                 f"{rules.VERSION}: restore it with the Elwood that made it"
             )
         return manifest
@@ -379,13 +379,13 @@ class _Unpacking:
     def _unpack_member(self, info: tarfile.TarInfo) -> None:
         name = info.name
         if not rules.is_plain(name):
-            raise _Damaged(f"a name in it is none: {readable_name(name)[:200]!r}")
+            raise _Damaged(f"it contains an invalid name: {readable_name(name)[:200]!r}")
         if len(self._made) == MAX_MEMBERS:
             raise _Damaged(f"it has more than {MAX_MEMBERS:,} members")
         top, _, below = name.partition("/")
         parent = name.rpartition("/")[0]
         if (parent and parent not in self._folders) or (not parent and name == MANIFEST):
-            raise _Damaged(f"{readable_name(name)[:200]!r} is in a folder that is not in it")
+            raise _Damaged(f"{readable_name(name)[:200]!r} is in a folder that it does not contain")
         path = self._targets[top] / below if below else self._targets[top]
         if info.isreg():
             self._made.append(member(info, "file", self._unpack_file(info, path)))
@@ -397,23 +397,23 @@ class _Unpacking:
             self._made.append(member(info, "folder", ""))
         elif info.issym() and below:
             if rules.leads_out(name, info.linkname):
-                raise _Damaged(f"the link {readable_name(name)[:200]!r} leads out of its folder")
+                raise _Damaged(
+                    f"the link {readable_name(name)[:200]!r} points outside of its folder"
+                )
             os.symlink(info.linkname, path)
             digest = hashlib.sha256(os.fsencode(info.linkname)).hexdigest()
             self._made.append(member(info, "link", digest))
         else:
-            raise _Damaged(
-                f"{readable_name(name)[:200]!r} is neither a file nor a folder nor a link"
-            )
+            raise _Damaged(f"{readable_name(name)[:200]!r} is not a file, a folder or a link")
 
     def _unpack_file(self, info: tarfile.TarInfo, path: Path) -> str:
         self._left -= info.size
         if self._left < 0:
             raise BackupFailed(
-                f"it holds more than backup.size allows, {self._limit >> 20} MB: raise it"
+                f"it is larger than backup.size allows ({self._limit >> 20} MB): raise that limit"
             )
         if info.name in (STATE, WORKSPACE) or info.issparse():
-            raise _Damaged(f"{info.name!r} is no plain file")
+            raise _Damaged(f"{info.name!r} is not a regular file")
         content = self._tar.extractfile(info)
         assert content is not None  # a regular file has content
         digest = hashlib.sha256()
@@ -436,8 +436,8 @@ class _Unpacking:
         try:
             if not can_be_marked(fd):
                 raise BackupFailed(
-                    f"{path} must carry the mark of strangers' words, and the file system there "
-                    "keeps no extended attributes: put it on ext4, XFS, Btrfs or ZFS"
+                    f"{path} must be marked as text from strangers, but its file system has no "
+                    "extended attributes: use ext4, XFS, Btrfs or ZFS"
                 )
             mark_untrusted(fd)
         finally:

@@ -158,7 +158,9 @@ def leads_out(name: str, target: str) -> bool:
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
     """Describe the files left out of a backup, a line each, at most `MAX_TOLD`."""
-    lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]
+    lines = [f"not fully in the backup: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]
     if len(left_out) > MAX_TOLD:
-        lines.append(f"and {len(left_out) - MAX_TOLD} more; its {MANIFEST} has them all")
+        lines.append(
+            f"and {len(left_out) - MAX_TOLD} more; {MANIFEST} in the backup lists them all"
+        )
     return lines

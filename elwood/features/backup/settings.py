@@ -22,7 +22,7 @@ class BackupSettings:
 
     folder: Path | None = setting(
         None,
-        help="folder of the backups; a second disk is better",
+        help="folder of the backups, preferably on a second disk",
         default="`backups` in paths.state",
         example='"/mnt/backups/elwood"',
     )

@@ -142,7 +142,7 @@ def take_scheduled(config: Config, clock: Callable[[], float]) -> str:
     backup = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
     left_out = rules.describe_left_out(backup.manifest.left_out)
     if left_out:
-        log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
+        log.warning("backup is incomplete", extra={"what": "; ".join(left_out)})
     return "\n".join([f"{backup.path}, {size_text(backup.size)}", *left_out])
 
 
@@ -162,7 +162,7 @@ def found(folder: Path) -> list[Backup]:
 
 def backup_error(error: OSError, folder: Path) -> BackupFailed:
     if error.errno in FULL_ERRORS:
-        return BackupFailed(f"no room on the disk under {folder}; free some space")
+        return BackupFailed(f"the disk of {folder} is full; free some space")
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")
 
 
@@ -222,7 +222,7 @@ def _lock_folder(folder: Path) -> Iterator[Path]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BackupFailed("another backup is being taken now") from error
+            raise BackupFailed("another backup is being made now") from error
         for left in folder.glob(f"{_WORK}*"):
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(
@@ -247,22 +247,22 @@ def _remove_surplus(folder: Path, keep: int) -> None:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            log.error("old backup stays", extra={"path": path, "why": error.strerror})
+            log.error("old backup not removed", extra={"path": path, "why": error.strerror})
 
 
 def _check_folders(scope: Scope) -> None:
     """Check that the folders are ours, and that a restore would not move the backups."""
     need_owner(scope.state)
     if (scope.state / PLAN).exists():
-        raise BackupFailed("a restore was cut off: start Elwood, which brings it to its end, first")
+        raise BackupFailed("a restore was interrupted: start Elwood first, which finishes it")
     folder, state = scope.folder, scope.state
     if folder.is_relative_to(scope.workspace):
         raise BackupFailed(
-            f"backup.folder, {scope.folder}, lies in the workspace, where tools could read it: "
-            "name a folder elsewhere"
+            f"backup.folder ({scope.folder}) is inside the workspace, where tools could read it: "
+            "choose another folder"
         )
     if folder == state or (folder.is_relative_to(state) and folder.parent != state):
-        raise BackupFailed(f"backup.folder must lie right in {scope.state}, or outside of it")
+        raise BackupFailed(f"backup.folder must be directly in {scope.state}, or outside of it")
 
 
 def need_owner(state: Path) -> None:
@@ -273,7 +273,7 @@ def need_owner(state: Path) -> None:
     owner = state.stat().st_uid
     if owner != os.geteuid():
         raise BackupFailed(
-            f"{state} belongs to another user: run this as that one, "
+            f"{state} belongs to another user: run this as that user, "
             f"with sudo -u '#{owner}' elwood backup …"
         )
 
@@ -338,7 +338,7 @@ class _Packing:
         try:
             self._put(fd, name, path, depth)
         except FileNotFoundError:
-            self._leave_out(path, "it vanished while it was read")
+            self._leave_out(path, "it was deleted while it was read")
         except OSError as error:
             if self._is_state or error.errno in FULL_ERRORS:
                 raise
@@ -351,7 +351,7 @@ class _Packing:
         if stat.S_ISLNK(status.st_mode):
             target = os.readlink(name, dir_fd=fd)
             if rules.leads_out(path, target):
-                why = f"a link that leads elsewhere, to {readable_name(target)}"
+                why = f"it is a link out of its folder, to {readable_name(target)}"
                 self._leave_out(path, why)
                 return
             info = _info(path, status)
@@ -365,7 +365,7 @@ class _Packing:
         elif stat.S_ISREG(status.st_mode):
             self._put_file(fd, name, path)
         elif not self._is_state:
-            self._leave_out(path, "it is no plain file, folder or link")
+            self._leave_out(path, "it is not a regular file, a folder or a link")
 
     def _put_file(self, fd: int, name: str, path: str) -> None:
         """Add a copy of a file, which may be written to during the copy."""
@@ -384,18 +384,18 @@ class _Packing:
             if self._is_state and is_journal(_strip_top(path)):
                 self._cut_torn_line(copy, path)
             elif left or _stamp(status) != _stamp(os.fstat(file.fileno())):
-                why = "it changed while it was read: what is in the backup may be mixed"
+                why = "it changed while it was read: the copy may mix old and new content"
                 self._leave_out(path, why)
             info = _info(path, status, untrusted=is_marked(file.fileno()))
             info.size = copy.seek(0, os.SEEK_END)
             if info.size > self._left and is_received(_strip_top(path)):
-                self._leave_out(path, "people sent it, and backup.size has no room for it")
+                self._leave_out(path, "it is a received file, and backup.size has no room for it")
                 return
             self._left -= info.size
             if self._left < 0:
                 raise BackupFailed(
-                    f"there is more to back up than backup.size allows, {self._limit >> 20} MB: "
-                    "raise it, or move what is large out of the workspace"
+                    f"the files are larger than backup.size allows ({self._limit >> 20} MB): "
+                    "raise that limit, or move large files out of the workspace"
                 )
             copy.seek(0)
             digest = hashlib.file_digest(copy, "sha256").hexdigest()
@@ -410,7 +410,7 @@ class _Packing:
             for _ in follow(Path(path), copy, place, decoder(msgspec.Raw).decode):
                 pass
         except JournalDamaged as error:
-            why = f"it is in it, but DAMAGED: line {error.line} {error.why}"
+            why = f"it was copied, but is DAMAGED: line {error.line} {error.why}"
             self._leave_out(path, why)
         else:
             copy.truncate(place.offset)

@@ -65,13 +65,13 @@ def approval_commands(approvals: Address[ApprovalsMail]) -> list[ControlCommand]
     async def decide(words: Sequence[str]) -> CommandResult:
         answer = answer_of(words[1]) if len(words) == 2 else None
         if answer is None:
-            return CommandResult("a code and an answer are wanted", ok=False)
+            return CommandResult("give a code and an answer", ok=False)
         return await approvals.ask(DecideRequest(code=words[0], answer=answer, by=CONTROL))
 
     async def revoke(words: Sequence[str]) -> CommandResult:
         number = "".join(words)
         if not number.isdecimal():
-            return CommandResult("the number of a permission is wanted", ok=False)
+            return CommandResult("give the number of a permission", ok=False)
         return await approvals.ask(RevokePermission(number=int(number[:10]), by=CONTROL))
 
     return [
@@ -137,10 +137,12 @@ class Control:
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
             if not is_allowed(stream.socket):
-                await self._send(stream, _refusal("only the user who runs Elwood may ask it"))
+                await self._send(
+                    stream, _refusal("permission denied; use the same user as the running Elwood")
+                )
                 return
             if self._clients >= MAX_CLIENTS:
-                why = f"{MAX_CLIENTS} others are asking already; try again in a moment"
+                why = f"{MAX_CLIENTS} other clients are connected; try again in a moment"
                 await self._send(stream, _refusal(why))
                 return
             self._clients += 1
@@ -157,23 +159,25 @@ class Control:
             with trio.fail_after(wire.PATIENCE):
                 line = await _receive_line(stream)
         except trio.TooSlowError:
-            return _refusal(f"no whole request within {wire.PATIENCE:.0f} s")
+            return _refusal(f"the request was not complete after {wire.PATIENCE:.0f} s")
         if len(line) >= wire.MAX_LINE:
-            return _refusal(f"a request has at most {wire.MAX_LINE} bytes")
+            return _refusal(f"a request may have at most {wire.MAX_LINE} bytes")
         try:
             request = wire.decode(line, wire.ControlRequest)
         except wire.BadLine as error:
-            return _refusal(f"not a request that this version understands: {error}")
+            return _refusal(f"this version does not understand the request: {error}")
         known = {one.name: one for one in self._commands}
         if request.command not in known:
-            return _refusal(f"this Elwood has no {request.command}; is that feature left out?")
+            return _refusal(
+                f"the running Elwood has no command {request.command}; is its feature turned off?"
+            )
         try:
             with trio.fail_after(wire.PATIENCE):
                 return await known[request.command].run(request.words)
         except ActorUnavailable as error:
             return _refusal(f"{error}; try again in a moment")
         except trio.TooSlowError:
-            return _refusal(f"no answer to {request.command} in time; look with elwood inspect")
+            return _refusal(f"{request.command} got no answer in time; elwood inspect may show why")
 
     async def _send(self, stream: trio.SocketStream, done: CommandResult) -> None:
         """Send the answer; give up on a client that has left or does not read."""
@@ -196,7 +200,7 @@ def listen(folder: Path) -> socket.socket:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-            raise ControlUnavailable(f"{folder} must be a folder of the user who runs Elwood")
+            raise ControlUnavailable(f"{folder} must be a folder of the same user as Elwood")
         folder.chmod(0o700)
         _remove_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -245,7 +249,7 @@ def _remove_stale(path: Path) -> None:
             return
         except BlockingIOError:
             pass  # its queue is full, so there is a listener
-    raise ControlUnavailable(f"another Elwood listens on {path}; stop it first")
+    raise ControlUnavailable(f"another Elwood is listening on {path}; stop it first")
 
 
 async def _receive_line(stream: trio.SocketStream) -> bytes:

@@ -47,7 +47,7 @@ def inspect(runtime_dir: "Path", as_json: bool, *, short: bool = False) -> int:
     try:
         seen = msgspec.json.decode(answer.text, type=Inspection)
     except msgspec.DecodeError as error:
-        raise CliFailure(f"The running Elwood is of another version: {error}") from error
+        raise CliFailure(f"The running Elwood has another version: {error}") from error
     if short:
         show_lines(summary(seen, now=time.time()))
     else:
@@ -81,7 +81,9 @@ def _pair(config: "Config", given: "Namespace") -> int:
 def _approve(config: "Config", given: "Namespace") -> int:
     if (given.deny and given.code is None) or (given.code and given.revoke is not None):
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
-        raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
+        raise CliFailure(
+            f"{usage}\nMake one decision at a time, and name its code or number.", USAGE
+        )
     if given.revoke is not None:
         return _send_command(config, "revoke", str(given.revoke))
     if given.code is None:
@@ -101,7 +103,7 @@ def _list_approvals(config: "Config", given: "Namespace") -> int:
     for one in calls.open():
         if not one.is_over(now):
             what, where = gist(one.question), one.question.session
-            state = Styled("waits for you", "warning")
+            state = Styled("waiting for you", "warning")
             record = {"code": one.code, "what": what, "conversation": where, "since": one.at}
             rows.append((record, (one.code, state, f"{what}\n", where, ago(now - one.at))))
     for permission in calls.standing(now):
@@ -109,7 +111,7 @@ def _list_approvals(config: "Config", given: "Namespace") -> int:
         record = {"number": permission.number, "what": what, "since": permission.at, "by": by}
         since = f"{ago(now - permission.at)}, by {by}"
         rows.append((record, (number, "permitted", f"{what}\n", "", since)))
-    none = "Nothing waits for a decision, and nothing is permitted for good."
+    none = "Nothing is waiting for a decision, and there are no lasting permissions."
     titles = ("code", "state", "what", "conversation", "since")
     show_list(titles, rows, given, none, ("conversation",))
     return OK
@@ -135,8 +137,8 @@ def _list_people(config: "Config", given: "Namespace") -> int:
 
     for one in _load_book(config).people.listed(is_group):
         since = ago(now - one.since) if one.since else ""
-        rows.append((one, (one.name or "somebody", one.principal, one.role, since)))
-    none = "Nobody may talk to it but its owners."
+        rows.append((one, (one.name or "(no name)", one.principal, one.role, since)))
+    none = "Only its owners may talk to Elwood."
     show_list(("name", "who", "role", "since"), rows, given, none)
     return OK
 

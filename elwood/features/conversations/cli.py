@@ -25,6 +25,6 @@ def search(config: Config, given: Namespace) -> int:
     for problem in result.left_out:
         print(problem, file=sys.stderr)
     if not result.turns:
-        more = "" if given.all else "; --all looks at what all people said, too"
-        print(f"nobody said any of these words{more}", file=sys.stderr)
+        more = "" if given.all else " (--all also searches conversations with other people)"
+        print(f"No conversation contains any of these words.{more}", file=sys.stderr)
     return 0 if result.turns else 1

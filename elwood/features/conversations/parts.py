@@ -18,7 +18,7 @@ from elwood.features.conversations.turns import LONG_PART, SHORT_PART, MatchingT
 from elwood.foundation.text.words import asked
 
 MOST, USUAL = 20, 5
-NOTHING = "In no conversation was any of these words said."
+NOTHING = "No conversation contains any of these words."
 
 
 class ConversationQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class ConversationSearch:
 
     async def run_tool(self, given: ConversationQuery, context: ToolContext) -> Output:
         if not asked(given.query):
-            raise ToolFailure("query has no words; give some that were said")
+            raise ToolFailure("query contains no words; give words to search for")
         result = await self.find(given.query, given.limit, context.principal, context.route)
         untrusted = dict.fromkeys(turn.session for turn in result.turns if turn.untrusted)
         origin = f"conversations: {', '.join(untrusted)}" if untrusted else ""
@@ -60,10 +60,10 @@ class ConversationSearch:
 
     async def run_command(self, call: CommandCall) -> CommandAnswer:
         if not asked(call.given):
-            return CommandAnswer("Say what to look for: /search WORDS")
+            return CommandAnswer("Tell me the words to search for: /search WORDS")
         request = call.received
         result = await self.find(call.given, USUAL, request.principal, request.route)
-        head = "What was said, the best first:" if result.turns else NOTHING
+        head = "The best matches first:" if result.turns else NOTHING
         return CommandAnswer(head, self._format(result))
 
     def _format(self, result: SearchOutcome, limit: int = SHORT_PART) -> str:

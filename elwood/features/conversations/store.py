@@ -44,19 +44,29 @@ def find(
     left_out: list[str] = []
     for number, path in enumerate(logs):
         if time.monotonic() > until:
-            left_out.append(f"{len(logs) - number} older conversations were not looked at")
+            left_out.append(f"{len(logs) - number} older conversations were not searched")
             break
         firsts = list(segments(path))
         since = firsts[-MAX_SEGMENTS] if len(firsts) > MAX_SEGMENTS else 0
         if since:
-            left_out.append(f"the oldest part of {path.stem} was not looked at")
+            left_out.append(f"the oldest part of {path.stem} was not searched")
         try:
             before, log = read_since(path, Entry, Session, since)
             turns += filter(belongs, matching_turns(path.stem, before, log, words))
         except (JournalDamaged, HistoryGone, OSError) as error:
-            left_out.append(f"{path.stem} could not be read: {type(error).__name__}")
+            left_out.append(f"{path.stem} could not be read: {_explain(error)}")
         turns = sorted(turns, key=lambda turn: (-turn.words, -turn.at))[:limit]
     return SearchOutcome(words, tuple(turns), tuple(left_out))
+
+
+def _explain(error: Exception) -> str:
+    match error:
+        case JournalDamaged():
+            return "its log is damaged"
+        case HistoryGone():
+            return "part of its log was removed"
+        case _:
+            return "its log cannot be opened"
 
 
 def _modified_at(path: Path) -> float:

@@ -115,7 +115,7 @@ def format_turn(
 ) -> str:
     """Format a turn with at most *limit* characters of each part; *names* lists its people."""
     about = f" with {', '.join(sorted(turn.people))}" if names else ""
-    about += " (may hold strangers' words)" if turn.untrusted else ""
+    about += " (may contain text from strangers)" if turn.untrusted else ""
     when = datetime.fromtimestamp(turn.at, zone)
     lines = [f"{when:%Y-%m-%d %H:%M}, {turn.session} turn {turn.turn}{about}"]
     parts = (("asked", turn.request), ("answered", turn.answer))

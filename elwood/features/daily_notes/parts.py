@@ -50,7 +50,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     thinks = can_think(core.config, "cheap")
     chore = Chore(
         id="reflections",
-        title="reflect on the week or the month",
+        title="reflect on the week or month",
         every=DAY,
         do=partial(reflect, notes, core.clock.now),
         tools=("read_file", "write_file"),
@@ -72,7 +72,7 @@ async def reflect(notes: DailyNotes, now: Callable[[], float], last: float) -> R
     except (PathRefused, Unconfined) as error:
         return Report(str(error), failed=True)
     due = due_reflections(names, date.fromisoformat(notes.today(now())))
-    return Report(prompt=request(due[0])) if due else Report("nothing to reflect on")
+    return Report(prompt=request(due[0])) if due else Report("no reflection is due")
 
 
 class DailyNotesExtension(SessionExtension):

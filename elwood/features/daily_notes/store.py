@@ -178,14 +178,14 @@ class DailyNotes:
                     is_untrusted = file.untrusted
             except PathMissing:
                 if not begins:
-                    return f"there is no thread {name}; create_thread begins one", False
+                    return f"there is no thread {name}; create it with create_thread", False
                 if len(PageFiles(self._root).of(TOPICS)) >= MAX_THREADS:
-                    return f"there are {MAX_THREADS} threads already; add to one of them", False
+                    return f"there are already {MAX_THREADS} threads; add to one of them", False
             else:
                 if untrusted and not is_untrusted:
                     # As with notes: strangers' words must not mix with the owner's.
-                    why = "strangers had no part in this thread, and this conversation has read "
-                    return f"{why}their words; begin another one", False
+                    why = "this conversation contains text from strangers, and the thread does not"
+                    return f"{why}; create another thread", False
             return "", _rewrite(self._root, path, change, untrusted=untrusted)[1]
 
         async with self._writing:
@@ -323,7 +323,7 @@ class PageFiles:
         except PathMissing:
             return []
         except (PathRefused, Unconfined) as error:
-            log.warning("pages are not searched", extra={"why": str(error)})
+            log.warning("daily notes not searched", extra={"why": str(error)})
             return []
         paths = ((f"{folder}/{name}", stat) for name, stat in found if name.endswith(".md"))
         is_thread = folder == TOPICS

@@ -59,15 +59,15 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
     async def create(given: CreateThread, context: ToolContext) -> str:
         head = thread_head(given.name, given.about)
         if not await change(given.name, lambda text: text or head, context, begins=True):
-            return f"there is a thread {given.name} already; add to it"
-        return f"began the thread {given.name}"
+            return f"the thread {given.name} already exists; add to it"
+        return f"created the thread {given.name}"
 
     async def append(given: AppendThread, context: ToolContext) -> str:
         add = partial(with_entry, text=given.text, when=notes.local(context.now))
         if not await change(given.name, add, context, begins=False):
             raise ToolFailure(
-                f"nothing was added to {given.name}: it has this entry of today already, or is "
-                "full (then begin another thread)"
+                f"nothing was added to {given.name}: it already has this entry from today, or it "
+                "is full (then create another thread)"
             )
         return f"added to {given.name}"
 
@@ -106,13 +106,23 @@ def command(notes: DailyNotes) -> SlashCommand:
 
     async def show(call: CommandCall) -> CommandAnswer:
         (name, number), threads = asked_page(call.given), await notes.threads()
-        text = "Threads; /threads NAME shows one:" if threads else "There are no threads."
+        text = (
+            "My threads. To see one, send /threads NAME:"
+            if threads
+            else "There are no threads yet."
+        )
         head, lines = list[str](), [*map(_line, threads)]
         if name:
             one = next((one for one in threads if one.path == f"{TOPICS}/{name}.md"), None)
             if one is None:
-                return CommandAnswer("There is no thread of this name. /threads lists them.")
-            text, head, lines = "The newest first:", [_line(one)], read_thread(one.text)[1][::-1]
+                return CommandAnswer(
+                    "There is no thread with that name. /threads lists all threads."
+                )
+            text, head, lines = (
+                "The newest entries first:",
+                [_line(one)],
+                read_thread(one.text)[1][::-1],
+            )
         shown, pages = page(lines, number, LISTED, f"/threads {name}".rstrip()[:50])
         return CommandAnswer(text, "\n".join([*head, *shown]), pages=pages)
 
@@ -128,6 +138,6 @@ def command(notes: DailyNotes) -> SlashCommand:
 def _line(thread: Page) -> str:
     about, entries = read_thread(thread.text)
     count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-    marked = ", may hold strangers' words" if thread.untrusted else ""
+    marked = ", may contain text from strangers" if thread.untrusted else ""
     name = thread.path.removeprefix(f"{TOPICS}/").removesuffix(".md")
     return f"{name} ({count}{marked}): {about}"

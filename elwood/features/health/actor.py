@@ -68,7 +68,7 @@ LISTED = 200
 # Prefix of the names of outboxes, and the scheduler's name for its heartbeat.
 OUTBOX, HEARTBEAT = "outbox ", "heartbeat"
 
-LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
+LITTLE, NONE, WRITE = "low disk space", "disk full", "writing health.json"
 
 
 # --- alarms for the owner -------------------------------------------------------------------------
@@ -108,9 +108,9 @@ def apply_news(known: Mapping[str, Alarm], news: AlarmNews) -> dict[str, Alarm]:
 def format_news(news: AlarmNews) -> str:
     """Format *news* for the owner, as plain text of bounded length."""
     lines = [f"⚠ {one_line(alarm.text, MAX_LINE)}" for alarm in news.begun]
-    lines += [f"✓ Over: {one_line(alarm.subject, MAX_LINE)}" for alarm in news.over]
+    lines += [f"✓ Resolved: {one_line(alarm.subject, MAX_LINE)}" for alarm in news.over]
     if len(lines) > MAX_LINES:
-        lines[MAX_LINES - 1 :] = [f"… and {len(lines) - MAX_LINES + 1} more: elwood inspect"]
+        lines[MAX_LINES - 1 :] = [f"… and {len(lines) - MAX_LINES + 1} more (run elwood inspect)"]
     return "\n".join(lines)
 
 
@@ -252,7 +252,7 @@ class DiskMonitor:
             try:
                 self._spaces[name] = await measure()
             except OSError as error:
-                log.warning("room on the disk unknown", extra={"of": name, "why": str(error)})
+                log.warning("free disk space unknown", extra={"of": name, "why": str(error)})
         low, full = self._settings.disk_warning, self._settings.disk_full
         self._admission.refusal = refusal(self._spaces, full)
         little = warning(self._spaces, low, full)
@@ -333,7 +333,7 @@ class Health:
         while True:
             late = trio.current_time() - due
             if late > LATE:
-                log.warning("loop was held up", extra={"seconds": round(late, 1)})
+                log.warning("event loop was blocked", extra={"seconds": round(late, 1)})
             self._check_actors()
             self._feed_watchdog(began)
             self._notify_ready()
@@ -398,7 +398,7 @@ class Health:
             repeat = outcome == "unsure" or (repeat and outcome == "down")
             if outcome == "down":
                 continue  # no pause: an actor that keeps crashing is up for moments only
-            log.warning("owner not told", extra={"stuck": len(fresh.begun), "why": outcome})
+            log.warning("owner not notified", extra={"stuck": len(fresh.begun), "why": outcome})
             await trio.sleep(RETRY)
 
     async def _write(self) -> None:

@@ -23,9 +23,9 @@ def findings(config: Config, now: float) -> Iterator[Finding]:
     folders = {"the state folder": paths.state, "the workspace": paths.workspace}
     spaces = {name: Calls().space(path) for name, path in folders.items() if path.is_dir()}
     if full := refusal(spaces, settings.disk_full):
-        yield Finding("problem", "disk", full, "make room, or raise health.disk_full")
+        yield Finding("problem", "disk", full, "free some space, or raise health.disk_full")
     elif little := warning(spaces, settings.disk_warning, settings.disk_full):
-        yield Finding("warning", "disk", little, "make room, or raise health.disk_warning")
+        yield Finding("warning", "disk", little, "free some space, or raise health.disk_warning")
     file = paths.state / "health.json"
     if (seen := parse_health_file(file.read_bytes() if file.exists() else b"")) is None:
         return

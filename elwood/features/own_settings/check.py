@@ -12,5 +12,9 @@ async def check(context: CheckContext) -> list[Finding]:
         context.own(text := await context.blocking(lambda: read(path)))
     except (ValueError, CliFailure) as error:
         what = f"{STILL} {'; '.join(str(error).splitlines())}"
-        return [Finding("warning", "configuration", what, "correct it, or say /settings undo")]
+        return [
+            Finding(
+                "warning", "configuration", what, "correct it, or send /settings undo in a chat"
+            )
+        ]
     return [Finding("ok", "configuration", f"{path} is valid")] if text else []

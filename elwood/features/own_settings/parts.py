@@ -59,7 +59,7 @@ class PersonalityPart:
         """Return the text that is in force now."""
         await trio.lowlevel.checkpoint()
         text = self._own.now.of(Personality).text.strip()
-        return f"Your personality, as {AGENT_FILE} has it:\n{text}" if text else ""
+        return f"Your personality, from {AGENT_FILE}:\n{text}" if text else ""
 
 
 class ChangeSettings(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,7 +82,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
         except CliFailure as error:
             raise ToolFailure(f"nothing was changed: {error}") from error
         if old == given.text:
-            raise ToolFailure(f"{AGENT_FILE} says this already")
+            raise ToolFailure(f"{AGENT_FILE} already has this content")
         subject = f"Change my own settings ({AGENT_FILE}):\n{diff(old, given.text)}"
         # It instructs us in all conversations, like the documents of the workspace.
         return Plan(WriteFile(protected=True), subject, {"old": hash_text(old)}, given.text)
@@ -91,13 +91,13 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
         if given.text is None:
             await keeper.look()
             problem = f"{STILL} {keeper.problem}\n\n" if keeper.problem else ""
-            may = f"# What may stand in it:\n{list_keys(own.sections)}"
+            may = f"# Keys that it may contain:\n{list_keys(own.sections)}"
             return Output(f"{problem}{keeper.text}\n\n{may}")
         try:
             await keeper.write(given.text, context.facts["old"])
         except FAILURES as error:
             raise ToolFailure(f"nothing was changed: {error}") from error
-        return Output("It is in force; /settings undo takes it back.")
+        return Output("The change is in effect; /settings undo takes it back.")
 
     return Tool(
         name="change_settings",
@@ -127,15 +127,15 @@ async def run_settings(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
         before = keeper.text
         try:
             if not await keeper.take_back():
-                return CommandAnswer("There is nothing to take back.", buttons=show)
+                return CommandAnswer("There is no change to take back.", buttons=show)
         except FAILURES as error:
-            return CommandAnswer(f"It cannot be taken back: {error}", buttons=show)
+            return CommandAnswer(f"I could not take it back: {error}", buttons=show)
         changed = fenced(diff(before, keeper.text))
-        return CommandAnswer(f"I have taken it back.\n\n{changed}", buttons=show)
+        return CommandAnswer(f"I have taken back my last change:\n\n{changed}", buttons=show)
     if not (keeper.text or keeper.versions or keeper.problem):
-        return CommandAnswer("I have set nothing for myself. Tell me how I should be.")
+        return CommandAnswer("I have no settings of my own. Tell me how I should behave.")
     lines = [f"{STILL}\n{keeper.problem}"] if keeper.problem else []
-    lines.append(fenced(keeper.text) if keeper.text else "I have set nothing for myself now.")
+    lines.append(fenced(keeper.text) if keeper.text else "I have no settings of my own now.")
     buttons = ("/settings undo",) if keeper.versions else ()
     return CommandAnswer("\n\n".join(lines), buttons=buttons)
 

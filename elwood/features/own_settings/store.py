@@ -25,8 +25,8 @@ MAX_TOLD = 3_500
 FAILURES = (OSError, ValueError, CliFailure, DiskFull)
 # Versions kept, and bytes of one.
 MAX_VERSIONS, LARGEST = 20, 20_000
-STILL = "agent.toml does not count as it is now; what it said before stays in force."
-OTHER = "agent.toml was changed meanwhile: read it again"
+STILL = "agent.toml has an error, so its last valid version stays in effect."
+OTHER = "agent.toml has changed since it was read: read it again"
 
 
 def read(path: Path) -> str:
@@ -68,7 +68,7 @@ class OwnSettings:
                 self.versions = msgspec.json.decode(data, type=list[str])
             self._own.now = self._own.read(self._last_good)
         except FAILURES as error:  # damaged, or written by another version of Elwood
-            log.warning("old settings not understood", extra={"why": str(error)})
+            log.warning("stored own settings not readable", extra={"why": str(error)})
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Read the file periodically until stopped."""
@@ -87,7 +87,7 @@ class OwnSettings:
             else:
                 clear_error(READING)
             if self.problem not in ("", reported):
-                log.warning("own settings not taken", extra={"why": self.problem})
+                log.warning("own settings not applied", extra={"why": self.problem})
                 await self._tell(f"{STILL}\n{self.problem}"[:MAX_TOLD])
             reported = self.problem
             await trio.sleep(READ_EVERY)

@@ -65,10 +65,10 @@ from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger("elwood.tasks")
 
-RUNS = "writing the logs of runs"
+RUNS = "writing the run logs"
 HEARTBEAT = "heartbeat"
-RECORD, ADOPT = "writing the timetable", "taking tasks in"
-CLOCK = "the clock was put back"
+RECORD, ADOPT = "writing the timetable", "loading the tasks of"
+CLOCK = "the clock was set back"
 # Concurrent runs of tasks, each maybe half an hour with a model, and as many concurrent reminders,
 # which are short.  A session's mailbox holds 16.
 MAX_RUNS = 8
@@ -83,7 +83,10 @@ STOP_LIMIT = 60.0
 # Seconds to add a note to the conversation of the route; the run is done without it.
 NOTE_LIMIT = 60.0
 # Replaces the words of a failed run that strangers may have steered.
-HIDDEN_FAILURE = "it failed after reading what strangers wrote; elwood session show {} tells how"
+HIDDEN_FAILURE = (
+    "the reason may contain text from strangers, so it is not repeated here; "
+    "elwood session show {} shows it"
+)
 
 Tell = Callable[[str, tuple[str, ...], bool], Awaitable[bool]]
 """Post a text with buttons to the owner, maybe marked as a repeat; return True if it arrived."""
@@ -167,7 +170,7 @@ class TimetableActor:
         if not decision.ok:
             return CommandResult(decision.words, ok=False)
         if not await self._record_decision(decision, task.id):
-            return CommandResult("there is no room on the disk to write it down", ok=False)
+            return CommandResult("the disk is full", ok=False)
         return rules.task_status(self._table.tasks[task.id], now)
 
     async def _change(self, change: Change) -> CommandResult:
@@ -175,15 +178,15 @@ class TimetableActor:
             self._table, change.id, change.verb, change.by, self._clock(), own=change.own
         )
         if not await self._record_decision(decision, change.id):
-            return CommandResult("There is no room on the disk to write that down.", ok=False)
+            return CommandResult("The disk is full, so I could not save that.", ok=False)
         return CommandResult(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:
         decision, problems = rules.adopt(self._table, adopt.origin, adopt.tasks, self._clock())
         if problems:
-            report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
+            report_error(f"{ADOPT} {rules.FILES[adopt.origin]}", "; ".join(problems))
         else:
-            clear_error(f"{ADOPT} ({adopt.origin})")
+            clear_error(f"{ADOPT} {rules.FILES[adopt.origin]}")
         await self._record_decision(decision, adopt.origin)
 
     async def _record_decision(self, decision: Decision, about: str) -> bool:
@@ -299,7 +302,7 @@ class TaskRunner:
             return Outcome("failed", str(wrong))
         except Exception as error:  # a bug there must not stop the scheduler
             log.exception("watching failed", extra={"task": task.id})
-            return Outcome("failed", f"what it watches cannot be read: {error}")
+            return Outcome("failed", f"I could not check the watched files and pages: {error}")
 
     async def carry_out(self, run: DueRun) -> Outcome:
         """Start or resume a run and return its outcome."""
@@ -360,7 +363,9 @@ class TaskRunner:
             return Outcome("spent", why)
         route = self._route(task)
         if task.message and route is None:
-            return Outcome("failed", "there is no place yet where it could be said")
+            return Outcome(
+                "failed", "I do not know yet where to send it; write to me in a chat first"
+            )
         now = self._now()
         frame = partial(texts.framed, prompt, run.trouble, run.said)
         make_words = (
@@ -376,9 +381,9 @@ class TaskRunner:
             return Outcome("failed", taken.why, acted=run.begun)
         done = await self._wait_result(run)
         if done is None:
-            return Outcome("failed", "the run is not in the log of its conversation", acted=True)
+            return Outcome("failed", "its conversation has no record of this run", acted=True)
         if route is None:
-            log.info("answer without a place", extra={"task": task.id, "text": done.text})
+            log.info("answer has no route", extra={"task": task.id, "text": done.text})
         return await self._report_end(run, done)
 
     async def _run_chore(self, task: Task, run: DueRun) -> Report:
@@ -390,8 +395,10 @@ class TaskRunner:
         except Halt:
             raise
         except Exception as error:  # a bug in a chore must not stop the scheduler
-            log.exception("chore broke", extra={"task": task.id})
-            return Report(f"{task.chore} broke: {type(error).__name__}: {error}", failed=True)
+            log.exception("chore failed", extra={"task": task.id})
+            return Report(
+                f"an error in Elwood itself: {type(error).__name__}: {error}", failed=True
+            )
 
     def _inbound(self, run: DueRun, words: str, route: Route | None, now: float) -> Inbound:
         task = run.task
@@ -429,7 +436,10 @@ class TaskRunner:
             with trio.move_on_after(NOTE_LIMIT) as scope:
                 await self._runs.begin(partial(self._note, run, done, route, home))
             if scope.cancelled_caught:
-                log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
+                log.warning(
+                    "answer not noted in its conversation",
+                    extra={"task": run.task.id, "home": home},
+                )
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
         words = done.text
         # A failure that was posted to a group is also reported to the owner.
@@ -564,7 +574,7 @@ class Scheduler:
         about = {"task": run.task.id, "due": run.planned.due, "attempt": run.planned.attempt}
         began = trio.current_time()
         with bind(message=message_of(run.planned)):
-            log.info("run goes on" if run.begun else "run began", extra=about)
+            log.info("run resumed" if run.begun else "run started", extra=about)
             outcome = failure or await self._runner.carry_out(run)
             about["result"], took = outcome.result, trio.current_time() - began
             success = outcome.result in ("done", "waiting")

@@ -26,10 +26,10 @@ def list_tasks(config: Config, given: Namespace) -> int:
         at = "never" if seen.next is None else "due" if seen.next <= now else ago(now - seen.next)
         following = Styled(seen.paused or at, "warning" if seen.paused else "")
         if seen.running is not None:
-            following = Styled("runs now", "good")
+            following = Styled("running", "good")
         last = "" if seen.last is None else f"{ago(now - seen.last)}: {seen.result}"
         ended = Styled(last, "bad" if seen.result in ("failed", "missed") else "")
         found.append((fields, (task.id, when, following, ended, what)))
-    none = "There are no tasks. Say in a conversation what shall be done and when."
+    none = "There are no tasks. Tell Elwood in a conversation what to do and when."
     show_list(("task", "when", "next", "last", "does"), found, given, none, ("does", "last"))
     return OK

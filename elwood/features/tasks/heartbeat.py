@@ -28,8 +28,8 @@ KEYS = ("Cadence", "Prompt", "Hours", "Watch", "Model", "Silent")
 # Characters of a title in an error, and of an id.
 _TITLE, _MAX_SLUG = 80, 50
 _CHECKLIST = (
-    "Go through this checklist of the owner's, point by point. Tell the owner only what needs "
-    f"attention now, in few words; if nothing does, answer {QUIET} and nothing else."
+    "Go through the owner's checklist below, point by point. Tell the owner only about things "
+    f"that need attention now, in a few words. If there are none, answer {QUIET} and nothing else."
 )
 _MAKES_AN_ENTRY = re.compile(r"^(?:[-*+] )?(?:\*\*)?(?:Cadence|Prompt):", re.IGNORECASE | re.M)
 # Line breaks of comments are kept, for line numbers.
@@ -64,8 +64,8 @@ def read(config: Config, written: Written) -> Checklist:
     >>> found = read(Config.holding(), Written(text))
     >>> [(task.id, task.when, task.watch) for task in found.tasks]
     [('heartbeat', Every(seconds=1800.0, start=0.0), None)]
-    >>> found.problems[0][:57]
-    'HEARTBEAT.md, line 2, "Mail": Cadence: \'often\' is no time'
+    >>> found.problems[0][:66]
+    'HEARTBEAT.md, line 2, "Mail": Cadence: \'often\' is not a valid time'
     """
     reader = _Reader(config)
     settings = config.of(HeartbeatSettings)
@@ -100,7 +100,7 @@ class _Reader:
         open_ = whole.rfind("<!--")
         if open_ > whole.rfind("-->"):
             number = whole.count("\n", 0, open_) + 1
-            self._add_problem(number, "", "the comment is not closed: write --> behind it")
+            self._add_problem(number, "", "the comment is not closed: write --> at its end")
         for number, lines in _sections(_COMMENT.sub(_line_breaks, whole)):
             title = lines[0].strip(" \t#")
             if not (_ENTRY_HEADING.match(lines[0]) and _MAKES_AN_ENTRY.search("\n".join(lines))):
@@ -113,7 +113,9 @@ class _Reader:
         self._checklist(plain)
         for number, task in entries:
             if task.id in self.tasks:
-                self._add_problem(number, task.title, "another title is too like it: change one")
+                self._add_problem(
+                    number, task.title, "another title is too similar: change one of them"
+                )
             else:
                 self.tasks[task.id] = task
 
@@ -134,7 +136,7 @@ class _Reader:
             return
         text = "\n".join(kept).strip()
         if _MAKES_AN_ENTRY.search(text):
-            why = "Cadence and Prompt stand in no entry: write a heading above, like ## News"
+            why = "Cadence and Prompt need a heading above them: write one, like ## News"
             self._add_problem(1, "", why)
         form = attrs.evolve(
             self._usual,
@@ -152,17 +154,17 @@ class _Reader:
     def _entry(self, title: str, lines: list[str]) -> Task:
         """Parse a section as a task.  Raises BadSetting."""
         if not title:
-            raise BadSetting("it has no title", "write one behind ##")
+            raise BadSetting("it has no title", "write one after ##")
         values = _values(lines)
-        for key, example in (("Cadence", "every 30 minutes"), ("Prompt", "Look whether …")):
+        for key, example in (("Cadence", "every 30 minutes"), ("Prompt", "Check whether …")):
             if key not in values:
                 raise BadSetting(f"it has no {key}", f"write a line like {key}: {example}")
         role, silent = values.get("Model", self._settings.model), values.get("Silent", "no").lower()
         if "/" in role and role.partition("/")[0] not in self._providers:
             known = ", ".join(f"{one}/…" for one in sorted(self._providers))
-            raise BadSetting(f"Model: {role[:60]!r} cannot be asked", f"there are {known}")
+            raise BadSetting(f"Model: {role[:60]!r} has no provider", f"configured are {known}")
         if silent not in ("yes", "no"):
-            raise BadSetting("Silent: it is neither", "write yes or no")
+            raise BadSetting("Silent: the value is not valid", "write yes or no")
         form = attrs.evolve(
             self._usual,
             title=title,
@@ -175,8 +177,8 @@ class _Reader:
         )
         task = self._make(form, f"{HEARTBEAT}-{_slug(title)}")
         if isinstance(task.when, Once):
-            remedy = "ask Elwood in a chat to remind you"
-            raise BadSetting("Cadence: a single time is no cadence", remedy)
+            remedy = "for a single time, ask Elwood in a chat to remind you"
+            raise BadSetting("Cadence: a single time does not repeat", remedy)
         # The default hours do not apply to an explicit time of day.
         is_time = isinstance(task.when, Cron) and "*" not in cron_fields(task.when.expression)[1]
         return replace(task, hours=None) if is_time and "Hours" not in values else task
@@ -221,17 +223,17 @@ def _values(lines: list[str]) -> dict[str, str]:
         in_list = bool(found[1]) if found and in_list is None else in_list
         if found is not None and key in KEYS and bool(found[1]) == in_list:
             if key in values:
-                raise BadSetting(f"{key} stands twice", "leave one")
+                raise BadSetting(f"{key} appears twice", "remove one of them")
             values[key] = line[found.end() :].strip()
             last = key
         elif last == "Prompt":
             values[last] += f"\n{line.rstrip()}"
         elif not _EMPTY.fullmatch(text := " ".join(line.split())):
-            remedy = f"there are {', '.join(KEYS)}"
-            raise BadSetting(f"{text[:40]!r} stands behind no key", remedy)
+            remedy = f"start the line with one of {', '.join(KEYS)}"
+            raise BadSetting(f"{text[:40]!r} belongs to no key", remedy)
     for key, value in values.items():
         if not value.strip():
-            raise BadSetting(f"{key}: there is nothing behind it", "write it there")
+            raise BadSetting(f"{key} is empty", "write its value after the colon")
     return {key: value.strip() for key, value in values.items()}
 
 

@@ -77,7 +77,7 @@ REMIND_WAIT = 0.5
 PLANNED = "[planned: "
 # The actor of a change, as the model and people read it.
 BY = "the owner"
-UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
+UNAVAILABLE = "I cannot read my list of tasks right now. Try again in a minute."
 HEARTBEAT = "reading HEARTBEAT.md"
 
 
@@ -153,7 +153,7 @@ async def tasks_command(
 ) -> CommandAnswer:
     """Carry out ``/tasks``."""
     if call.again and call.given.split()[:1] == ["run"]:
-        text = "It may run already: I was interrupted. /tasks tells."
+        text = "I was interrupted, so it may be running already. Send /tasks to check."
         return CommandAnswer(text, buttons=("/tasks",))
     given, number = asked_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
@@ -161,7 +161,7 @@ async def tasks_command(
             case [] | ["all"]:
                 tasks = await timetable.ask(ListTasks(chores=bool(given)))
                 shown, pages = page(tasks, number, PAGE, f"/tasks {given}".rstrip())
-                text = "There are no tasks. Say what shall be done and when."
+                text = "There are no tasks yet. Tell me what to do and when."
                 if shown:
                     # str() of the owner's zone is its IANA name.
                     listed = listing(shown, str(clock.zone), clock.now())
@@ -172,12 +172,14 @@ async def tasks_command(
                 settled = await timetable.ask(Change(id=id_, verb=verb, by=BY))
                 text = settled.text
                 if verb == "run" and settled.ok and (full := admission.refusal):
-                    text = f"It runs when there is room: {full}."
+                    text = f"It will start when I accept new work again: {full}."
                 after = await timetable.ask(ListTasks(chores=True))
                 changed = [one for one in after if one.task.id == id_]
                 return CommandAnswer(f"{id_}: {text}", buttons=(*buttons(changed), "/tasks"))
             case ["log", wanted] if ID.fullmatch(id_ := wanted.strip().lower()):
-                return CommandAnswer(await newest_runs(id_) or f"{id_}: no run is on record.")
+                return CommandAnswer(
+                    await newest_runs(id_) or f"{id_}: there is no record of a run."
+                )
             case _:
                 return CommandAnswer(f"I do not understand that.\n{USAGE}")
     return CommandAnswer(UNAVAILABLE)
@@ -271,7 +273,7 @@ class TaskClock:
         await self._adopt("heartbeat", found.tasks)
         if found.problems:
             log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(found.problems)})
-            told = "\n".join(["These parts of HEARTBEAT.md do not count:", *found.problems])
+            told = "\n".join(["I ignore these parts of HEARTBEAT.md:", *found.problems])
             # The channel may be down: nothing else waits for it.
             nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
@@ -306,13 +308,13 @@ class TaskClock:
         offered = ((tool, tool.watched(what)) for tool in tools if tool.watched)
         tool, given = next((one for one in offered if one[1] is not None), (None, None))
         if tool is None or tool.plan is None:
-            raise BadSetting(f"{what!r} cannot be watched", "the tool for it is not there")
+            raise BadSetting(f"{what!r} cannot be watched", "the tool for it is missing")
         if self._toolset is None:
             self._toolset = toolset(core, tools, dry_run=False)
         call = (tool.name, given)
         found = await look(core, self._toolset, session_of(task), task.id, what, call)
         if found.outcome == "denied":
-            remedy = "watch a page, or a command that only looks and runs unasked"
+            remedy = "watch a web page, or a read-only command that needs no approval"
             raise BadSetting(f"{core.redactor(what)!r} cannot be watched: {found.text}", remedy)
         return found
 
@@ -355,23 +357,27 @@ async def check(context: CheckContext) -> list[Finding]:
     models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
     if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
         names = models.role(heartbeat.model).models
-        found += unpriced(config, names, "heartbeat.usd does not count")
+        found += unpriced(config, names, "heartbeat.usd cannot limit")
     for task in config.of(ConfiguredTasks).tasks:
         if task.budget is not None and task.budget.usd is not None and task.budget.tokens is None:
             names = models.role(task.role).models
-            found += unpriced(config, names, f"usd of the task {task.id} refuses")
+            found += unpriced(config, names, f"usd of the task {task.id} blocks")
     return found
 
 
 # --- `elwood init` --------------------------------------------------------------------------------
 
-MORNING = "Tell me in a few lines what is on today: what is due, and what I said that I would do."
+MORNING = (
+    "Tell me in a few lines my plan for today: the things due, and the things I said I would do."
+)
 
 
 def set_up(config: Config) -> Answers:
     """Offer a first task."""
-    print("\nA first task: each day a model can tell you what is on.")
-    clock = ask("When (as 7:30; Enter: never)?", "", "(([01]?[0-9]|2[0-3]):([0-5][0-9]))?")
+    print("\nFirst task: a daily summary of your plans, written by the model.")
+    clock = ask(
+        "When, for example 7:30? Press Enter to skip.", "", "(([01]?[0-9]|2[0-3]):([0-5][0-9]))?"
+    )
     hour, _, minute = clock.partition(":")
-    task = {"title": "What is on today", "when": f"{minute} {hour} * * *", "prompt": MORNING}
+    task = {"title": "Plan for today", "when": f"{minute} {hour} * * *", "prompt": MORNING}
     return {("tasks", key): said for key, said in task.items()} if clock else {}

@@ -53,12 +53,12 @@ LAST_DAYS = 86_400.0
 APART = 0.001
 
 Verb = Literal["pause", "resume", "cancel", "run", "stop"]
-OFF = "I was not running then, or could take no new work"
-FINISHED = "its last time has passed"
+OFF = "I was not running then, or could not accept new work"
+FINISHED = "its last planned time has passed"
 # Why planned times were closed.
-RESTORED = "my state comes from a backup, so it may have been done already"
+RESTORED = "my data was restored from a backup, so it may have run already"
 CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "it was paused"
-_FILES = {
+FILES = {
     "config": "config.toml",
     "heartbeat": "HEARTBEAT.md",
     "house": "Elwood itself",
@@ -97,7 +97,7 @@ class WatchedState(msgspec.Struct, frozen=True):
         """Return the receipts for the log; *unchanged* earlier looks had the same result."""
         if not unchanged:
             return self.looks
-        count = f"({unchanged + 1} looks)"
+        count = f"({unchanged + 1} checks)"
         return tuple(replace(one, target=f"{one.target} {count}") for one in self.looks)
 
 
@@ -143,7 +143,7 @@ def schedule(
 
     >>> task = Task("", "Call mum", Once(60.0), message="m")
     >>> schedule(Timetable(), task, 0.0)[0].id, schedule(Timetable(), task, 99.0)[1].words
-    ('call-mum', 'that time has passed: nothing would ever be done')
+    ('call-mum', 'that time has passed, so it would never run')
     """
     if not task.id:
         for one in table.tasks.values():
@@ -153,7 +153,7 @@ def schedule(
     there = table.tasks.get(task.id)
     words = ""
     if next_run(task, now) is None:
-        words = "that time has passed: nothing would ever be done"
+        words = "that time has passed, so it would never run"
     elif there is None and len(table.tasks) >= MAX_TASKS:
         words = f"there are {MAX_TASKS} tasks already: cancel one first"
     return task, Decision(words=words, ok=False) if words else Decision(
@@ -172,7 +172,7 @@ def adopt(
     for task in tasks:
         there = table.tasks.get(task.id)
         if there is not None and there.task.origin != origin:
-            problems.append(f"{task.id}: this is a task of {_FILES[there.task.origin]}")
+            problems.append(f"{task.id}: this id belongs to a task of {FILES[there.task.origin]}")
         elif count + len(wanted) >= MAX_TASKS:
             problems.append(f"{task.id}: there are {MAX_TASKS} tasks already")
         else:
@@ -180,7 +180,7 @@ def adopt(
     for id_, one in table.tasks.items():
         if one.task.origin == origin and id_ not in wanted and not one.removed:
             entries += _remove_entries(
-                one, now, f"it is gone from {_FILES[origin]}", cancelled=True
+                one, now, f"it was removed from {FILES[origin]}", cancelled=True
             )
     for id_, task in wanted.items():
         entries += _add_entries(table.tasks.get(id_), task, now)
@@ -193,12 +193,12 @@ def change(
     """Pause, resume or cancel a task, run it now, or stop its run; *own*: for its own run."""
     one = table.tasks.get(id_)
     if one is None or one.removed:
-        return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
+        return Decision(words=f"There is no task {id_!r}. /tasks lists all tasks.", ok=False)
     match verb:
         case "stop":
             return _stop(one)
         case "pause" if one.paused:
-            return Decision(words=f"It is paused already: {one.paused}.")
+            return Decision(words=f"It is already paused ({one.paused}).")
         case "pause":
             paused = TaskPaused(id_, f"paused by {by}")
             return Decision((*close_times(one, now, PAUSED), paused), "Paused.")
@@ -208,8 +208,8 @@ def change(
             return _cancel(one, by, now, own=own)
         case "run":
             if one.run is not None or one.requested is not None:
-                return Decision(words="It runs already.", ok=False)
-            return Decision((_request_run(one, now),), "It runs now.")
+                return Decision(words="It is already running.", ok=False)
+            return Decision((_request_run(one, now),), "It starts now.")
 
 
 def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
@@ -250,7 +250,7 @@ def _remove_entries(
 
 def _cancel(one: TaskState, by: str, now: float, *, own: bool) -> Decision:
     if one.task.origin != "talk":
-        words = f"It is a task of {_FILES[one.task.origin]}: it can be paused, not cancelled here."
+        words = f"It belongs to {FILES[one.task.origin]}: here it can be paused, not cancelled."
         return Decision(words=words, ok=False)
     entries = tuple(_remove_entries(one, now, f"cancelled by {by}", cancelled=not own))
     if own or (one.run is None and one.result != "waiting"):
@@ -263,11 +263,11 @@ def _stop(one: TaskState) -> Decision:
     """Stop the task's own session; people stop a shared session with /stop there."""
     task = one.task if one.run is None else one.run.task
     if one.run is None and one.result != "waiting":
-        return Decision(words="Nothing of it is running.", ok=False)
+        return Decision(words="It is not running.", ok=False)
     if task.session:
-        words = f"It runs in the conversation {task.session}: /stop there stops it."
+        words = f"It runs in the conversation {task.session}. To stop it, send /stop there."
         return Decision(words=words, ok=False)
-    words = "A model that works on it stops; what else runs goes on to its end."
+    words = "The model stops working on it. Anything else in progress will finish."
     if one.run is not None and task.prompt:
         words = "Stopped."
     return Decision(words=words, stop="" if task.message else task.id)
@@ -278,8 +278,10 @@ def _resume(one: TaskState, now: float) -> Decision:
         return Decision(words="It is not paused.")
     resumed, is_at_work = TaskResumed(one.task.id, now), one.run or one.requested
     if one.paused and next_run(one.task, max(now, one.mark)) is None and not is_at_work:
-        return Decision((resumed, _request_run(one, now)), "Its last time has passed: it runs now.")
-    return Decision((resumed,), "It goes on.")
+        return Decision(
+            (resumed, _request_run(one, now)), "It has no planned time left, so it starts now."
+        )
+    return Decision((resumed,), "Resumed.")
 
 
 def _request_run(one: TaskState, now: float) -> RunRequested:
@@ -463,7 +465,7 @@ def on_run_finished(
     if outcome.told or not is_news or not task.notify:
         return [RunFinished(run, "failed", words, again)]
     if again is not None:
-        then = f" I try it again at {when.say_clock(again, zone)}."
+        then = f" I will try again at {when.say_clock(again, zone)}."
     what = "Failed" if count == 1 else f"Failed {count} times in a row"
     return [RunFinished(run, "failed", words, again, texts.result(what, task, words, then))]
 

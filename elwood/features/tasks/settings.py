@@ -100,7 +100,7 @@ class HeartbeatSettings:
 
 def _is_session(text: str) -> None:
     if text and not _SESSION.fullmatch(text):
-        raise BadSetting("not a name for a conversation", "use letters, digits, dots, - and _")
+        raise BadSetting("not a valid conversation name", "use letters, digits, dots, - and _")
 
 
 def _shorter(most: int) -> Check:
@@ -119,7 +119,7 @@ def read_route(text: str) -> Route:
     """
     found = _ROUTE.fullmatch(text)
     if found is None:
-        what = f"{text[:_TITLE]!r} is no place for answers"
+        what = f"{text[:_TITLE]!r} is not a valid destination"
         raise BadSetting(what, "write telegram, or telegram:123456789")
     channel, chat, thread = found.groups()
     return Route(channel, chat or "", thread or "")
@@ -142,7 +142,7 @@ class TaskForm:
     )
     id: str = setting(
         "",
-        help="small letters, digits, dashes",
+        help="lower-case letters, digits, dashes",
         check=_readable(check_id),
         default="derived from the title",
     )
@@ -210,7 +210,7 @@ class TaskForm:
     )
     model: str = setting(
         "default",
-        help="`default`, `cheap`, another of models.roles, or provider/name",
+        help="`default`, `cheap`, another role of models.roles, or provider/name",
         check=is_role,
     )
     tools: tuple[str, ...] | None = setting(
@@ -222,7 +222,7 @@ class TaskForm:
         None,
         help="seconds that a missed run may start late, for example after a power cut",
         check=between(60, 366 * 86_400),
-        default="12 hours; a week for a single message",
+        default="12 hours; one week for a single message",
     )
     untrusted: bool = setting(False, help="the prompt may contain strangers' words")
     enabled: bool = setting(True, help="false: Elwood ignores this table")
@@ -236,22 +236,22 @@ def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = Non
     zone = form.zone or zone
     kinds = [kind for kind in (form.prompt, form.message, form.tool) if kind]
     if len(kinds) != 1:
-        remedy = "write what is to be done as prompt, or what is to be said as message"
-        raise BadSetting("it must have one of prompt, message and tool", remedy)
+        remedy = "write the job as prompt, or the text to send as message"
+        raise BadSetting("it needs exactly one of prompt, message and tool", remedy)
     title = form.title or " ".join(kinds[0].split())[:_TITLE]
     if form.arguments and not form.tool:
-        raise BadSetting("arguments are for a tool", "write which one as tool")
+        raise BadSetting("arguments need a tool", "name it as tool")
     if form.message and (form.on_success or form.on_failure):
-        raise BadSetting("nothing can follow a message", "write it as a prompt")
+        raise BadSetting("on_success and on_failure do not work with message", "use prompt")
     if form.watch is not None and len(form.watch) > MAX_PATTERNS:
-        raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "name folders instead")
+        raise BadSetting(f"watch has more than {MAX_PATTERNS} patterns", "use folders instead")
     when, id = when or read_when(form.when, zone), form.id or slug(title)
     if origin not in ("heartbeat", "talk"):  # these build ids in another way
         check_id(id)
     if isinstance(when, Every) and form.start:
         when = Every(when.seconds, start=read_moment(form.start, zone))
     elif form.start:
-        raise BadSetting("start is for intervals only", "take it away")
+        raise BadSetting("start works only with intervals", "remove it")
     late = CATCH_UP_ONCE if isinstance(when, Once) and form.message else CATCH_UP
     is_bounded = form.tokens is not None or form.usd is not None
     return Task(
@@ -291,7 +291,7 @@ def _collect(
     tasks: dict[str, Task] = {}
     for index, form in forms.items():
         if index == MAX_TASKS:
-            report(("tasks",), f"more than {MAX_TASKS} tasks", "take some away")
+            report(("tasks",), f"more than {MAX_TASKS} tasks", "remove some")
             break
         try:
             task = read_task(form, config.of(Owner).timezone, origin)
@@ -300,9 +300,9 @@ def _collect(
             continue
         where = ("tasks", index, "id")
         if task.id in config.chores:
-            report(where, f"the id {task.id!r} is that of a task of Elwood", "write another id")
+            report(where, f"the id {task.id!r} belongs to Elwood itself", "choose another id")
         elif task.id in tasks:
-            report(where, f"there is another {task.id}", "write another id")
+            report(where, f"another task has the id {task.id!r}", "choose another id")
         elif form.enabled:
             tasks[task.id] = task
     return ConfiguredTasks(tuple(tasks.values()))
@@ -347,13 +347,17 @@ _FOR_THE_OWNER = ("deliver", "session", "tool", "arguments", "tools", "tokens", 
 
 
 def _collect_own(forms: Mapping[int, TaskForm], config: Config, report: Report) -> "OwnTasks":
-    usual, take_out = TaskForm(when=""), "take it out, or ask your owner to write it there"
+    usual, take_out = TaskForm(when=""), "remove it, or ask your owner to set it there"
     for index, form in forms.items():
         for key in _FOR_THE_OWNER:
             if getattr(form, key) != getattr(usual, key):
-                report(("tasks", index, key), "is for tasks of config.toml only", take_out)
+                report(("tasks", index, key), "is allowed only in config.toml", take_out)
         if "/" in form.model:
-            report(("tasks", index, "model"), "is for config.toml", "write default or cheap")
+            report(
+                ("tasks", index, "model"),
+                "may name a model only in config.toml",
+                "write default or cheap",
+            )
     return OwnTasks(_collect(forms, config, report, "own").tasks)
 
 

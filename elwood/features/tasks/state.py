@@ -15,7 +15,7 @@ from elwood.features.tasks.task import Result, Task, with_session
 # The journal, in the state folder.
 SCHEDULE = "schedule.jsonl"
 # Reason for times that were missed during a run.
-LONG = "the run before took so long"
+LONG = "the previous run took too long"
 # Lines of pending news: two per task; the oldest are dropped.
 MAX_NEWS = 400
 # Remembered cancelled tasks: more than are cancelled in the day that an approval is open.

@@ -50,8 +50,8 @@ def read_heartbeat(root: Root) -> Written:
     if not page.untrusted:
         return Written(page.text or "", page.note)
     return Written(
-        problem=f"{FILE} was written after content from strangers had been read, so it counts for "
-        "nothing; look through it and save it yourself."
+        problem=f"{FILE} was written after Elwood had read text from strangers, so it is ignored; "
+        "check it and save it yourself."
     )
 
 

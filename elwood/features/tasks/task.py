@@ -141,13 +141,13 @@ class TaskStatus(msgspec.Struct, frozen=True):
 
 def check_id(text: str) -> None:
     """Raise BadSetting unless *text* may be the id of a task that people or models make."""
-    remedy = f"write small letters, digits and dashes, {MAX_ID} at most"
+    remedy = f"use lower-case letters, digits and dashes, at most {MAX_ID}"
     if not text:
-        raise BadSetting("no id can be made of the title", "write one, like water-plants")
+        raise BadSetting("the title gives no id", "set id, like water-plants")
     if not ID.fullmatch(text):
-        raise BadSetting(f"{text[:MAX_ID]!r} is no id", remedy)
+        raise BadSetting(f"{text[:MAX_ID]!r} is not a valid id", remedy)
     if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
-        raise BadSetting(f"the id {text!r} is that of a task of HEARTBEAT.md", "write another id")
+        raise BadSetting(f"the id {text!r} is reserved for HEARTBEAT.md", "choose another id")
 
 
 def check_pattern(pattern: str) -> None:
@@ -158,5 +158,5 @@ def check_pattern(pattern: str) -> None:
     is_closed = holds_secrets(pattern) or is_git(pattern)
     is_costly = len(pattern) > MAX_PATTERN or pattern.count("**") > MAX_DEEP
     if refusal(pattern) is not None or leads_out or is_closed or is_costly:
-        remedy = "write a path within the workspace, like inbox/*.md, or https://… or $ COMMAND"
+        remedy = "write a path in the workspace, like inbox/*.md, or https://… or $ COMMAND"
         raise BadSetting(f"{pattern[:80]!r} cannot be watched", remedy)

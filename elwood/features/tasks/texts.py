@@ -25,7 +25,7 @@ MOST_MISSED = 10_000
 MAX_BUTTONS = 8
 # Seconds that a run may be late without a notice: the scheduler checks once a minute.
 ON_TIME = 120.0
-ACTED = " It may have done something already, so I do not try it again."
+ACTED = " It may have done part of its work, so I will not try it again."
 USAGE = (
     "/tasks pause ID: pause a task.\n"
     "/tasks resume ID: continue a paused task.\n"
@@ -62,8 +62,8 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
 def clock_behind(before: float, zone: str) -> str:
     """Format the warning that the clock is far behind *before*, which it has shown."""
     return (
-        f"My clock is far behind: it has shown {say_clock(before, zone)} already. Tasks rest "
-        "until it does again; if it is right now, /tasks resume ID."
+        f"My clock was set back: it has already shown {say_clock(before, zone)}. My tasks wait "
+        "until then. If the clock is right now, send /tasks resume ID."
     )
 
 
@@ -84,27 +84,27 @@ def framed(
     """
     lines = [
         f"[A run of the task {name(task)} ({task.id}), planned for {say_clock(due, zone)} ({zone})."
-        " Nobody is waiting, and nobody can be asked."
+        " No one is waiting for it, and you cannot ask anyone."
     ]
     if task.silent:
-        lines.append("Your answer is kept, and not sent to anybody.")
+        lines.append("Your answer is stored and not sent to anyone.")
     else:
         # A group has other readers: the model must not post private data by mistake.
         group = task.route is not None and not task.route.private
-        whom = "a group, where others read it, too" if group else "the owner"
+        whom = "a group, where other people also read it" if group else "the owner"
         lines.append(
-            f"Your answer is sent to {whom}; if there is nothing to tell, answer exactly {QUIET}."
+            f"Your answer is sent to {whom}. If there is nothing to report, answer exactly {QUIET}."
         )
     if now - due > ON_TIME:
-        late = f"It comes {duration(now - due)} late: it is {say_clock(now, zone)} now"
-        lines.append(f"{late}; mind what is over.")
+        late = f"This run is {duration(now - due)} late: it is {say_clock(now, zone)} now"
+        lines.append(f"{late}. Leave out things that are over.")
     if trouble:
         lines.append(
-            f"An earlier try failed: {brief(trouble)}. Look first at what it may have done already."
+            f"An earlier try failed: {brief(trouble)}. First check what it may have done already."
         )
     if told:
         lines.append(
-            f'The owner was told lately: "{brief(told)}". Say that again only if it has changed.'
+            f'You recently told the owner: "{brief(told)}". Repeat it only if it has changed.'
         )
     return f"{' '.join(lines)}]\n\n{text}"
 
@@ -201,7 +201,7 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
 
 def does(task: Task) -> str:
     if task.chore:
-        return f"Elwood itself: {task.chore}"
+        return f"maintenance: {task.chore}"
     if task.tool:
         return f"calls: {task.tool} {task.arguments}"
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
@@ -214,7 +214,7 @@ def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
         task, title = seen.task, one_line(seen.task.title, MAX_TITLE)
         how = [cadence(task, zone)]
         how += ["silent"] if task.silent else []
-        how += ["in a conversation"] if task.session else []
+        how += ["continues a conversation"] if task.session else []
         lines = [
             f"{task.id}: {title}" if title != task.id else title,
             f"  {one_line(', '.join(how), MAX_WORDS)}",
@@ -244,7 +244,7 @@ def planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
     ]
     # Single times first, the next at the top; then the others in a stable order.
     own.sort(key=lambda one: (one.when.at if isinstance(one.when, Once) else math.inf, one.id))
-    more = f"\n({len(own) - MAX_PLANNED} more: list_tasks)" if len(own) > MAX_PLANNED else ""
+    more = f"\n({len(own) - MAX_PLANNED} more; see list_tasks)" if len(own) > MAX_PLANNED else ""
     lines = (
         f"\n- {one.id}: {one_line(f'{cadence(one, zone)}: {one.title}', MAX_GLIMPSE)}"
         for one in own[:MAX_PLANNED]

@@ -52,7 +52,11 @@ class Interval(msgspec.Struct, forbid_unknown_fields=True):
     n: Annotated[int, Meta(ge=1, le=10_000, description="How many of the unit")]
     unit: Literal["minute", "hour", "day", "week"]
     first: Annotated[
-        str, Meta(max_length=MAX_TIME, description="The first run, as in at; else one interval on")
+        str,
+        Meta(
+            max_length=MAX_TIME,
+            description="Time of the first run, as in at; default: after one interval",
+        ),
     ] = ""
 
 
@@ -179,18 +183,18 @@ class TaskTools:
         draft = await self._draft(given, context)
         task, now = draft.task, context.now
         lines = [
-            f"{'Remind' if task.message else 'Schedule'}: {one_line(task.title, MAX_TITLE)}",
+            f"{'Reminder' if task.message else 'Job'}: {one_line(task.title, MAX_TITLE)}",
             f"When: {cadence(task, context.zone)}",
             f"Next: {next_runs(task, context.zone, now)}",
         ]
         if draft.place:
-            lines.append(f"Answers go to: {draft.place}")
+            lines.append(f"{'Sent to' if task.message else 'Answers go to'}: {draft.place}")
         if task.silent:
-            lines.append("Its answers are not sent")
+            lines.append("Its answers are not sent.")
         if task.session:
-            lines.append("It runs in this conversation")
+            lines.append("It continues this conversation.")
         if bounds := limits(task):
-            lines.append(f"It runs {', '.join(bounds)}")
+            lines.append(f"It runs {', '.join(bounds)}.")
         # The free text is last, so it cannot imitate another line.
         lines += ["Text:", given.remind or given.do]
         text = f"{given.title}\n{given.remind or given.do}"
@@ -200,9 +204,7 @@ class TaskTools:
         """Plan the task, if it is still the approved one."""
         draft = await self._draft(given, context)
         if draft.facts != dict(context.facts):
-            raise ToolFailure(
-                "what it would plan changed since it was allowed; nothing was scheduled"
-            )
+            raise ToolFailure("the task has changed since the approval; nothing was scheduled")
         answer = await self._timetable.ask(PlanTask(task=draft.task))
         match answer:
             case CommandResult(text):
@@ -223,17 +225,19 @@ class TaskTools:
         reminder, job = given.remind.strip(), given.do.strip()
         if bool(reminder) == bool(job):
             raise BadSetting(
-                "it must have one of remind and do",
+                "it needs either remind or do",
                 "give the text of a plain reminder, or a job for yourself",
             )
         bounding = (given.budget_usd, given.tools)
         if reminder and (given.here or given.silent or given.cheap or bounding != (None, None)):
             raise BadSetting(
-                "here, silent, cheap, budget_usd and tools are for do",
-                "a reminder is sent as it stands, without a model",
+                "here, silent, cheap, budget_usd and tools work only with do",
+                "a reminder is sent unchanged, without a model",
             )
         if given.here and (not context.session or context.session.startswith(SESSION)):
-            raise BadSetting("this is the run of a task, not a conversation", "leave out here")
+            raise BadSetting(
+                "this is the run of a task, not a conversation", "leave out the parameter here"
+            )
         when = _when(given, zone, now)
         if given.until.strip():
             _moment("until", given.until, zone, now, end=True)
@@ -255,12 +259,12 @@ class TaskTools:
             untrusted=context.label.untrusted,
         )
         if not form.title:
-            raise BadSetting("title has no words", "write some")
+            raise BadSetting("title has no words", "write a few words")
         # Not a reply to today's message, which may be old when the task runs.
         route = msgspec.structs.replace(place.route, reply_to=None) if place else None
         task = msgspec.structs.replace(read_task(form, zone, "talk", when), id="", route=route)
         if next_run(task, now) is None:
-            raise BadSetting("it would never run", "its times must lie before until")
+            raise BadSetting("it would never run", "its times must be before until")
         facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
         return _TaskDraft(task, place.name if place else "", facts)
 
@@ -282,13 +286,13 @@ class TaskTools:
         for seen in await self._timetable.ask(ListTasks()):
             if seen.task.id == wanted.strip().lower():
                 return seen
-        raise ToolFailure(f"there is no task {wanted}: list_tasks tells the ids")
+        raise ToolFailure(f"there is no task {wanted}: list_tasks shows the ids")
 
     async def plan_change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> Plan:
         """Find the task to change; an approval is for this one."""
         wanted = given.task.strip() or owner_of(context.bounds)
         if not wanted:
-            raise ToolFailure(f"say which task to {verb}: list_tasks tells the ids")
+            raise ToolFailure(f"name the task to {verb}: list_tasks shows the ids")
         task = (await self._find(wanted)).task
         title = one_line(task.title, MAX_TITLE)
         subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, context.zone)}"
@@ -308,7 +312,7 @@ def _when(given: ScheduleTask, zone: str, now: float) -> When:
     """Parse the time, which exactly one of four parameters gives."""
     given_ones = (given.at.strip(), given.in_minutes, given.cron.strip(), given.every)
     if sum(one not in ("", None) for one in given_ones) != 1:
-        raise BadSetting("it has no time, or several", "give one of at, in_minutes, cron and every")
+        raise BadSetting("it needs exactly one time", "give one of at, in_minutes, cron and every")
     if given.in_minutes is not None:
         when: When = Once(now + 60.0 * given.in_minutes)
     elif given.cron.strip():
@@ -335,15 +339,15 @@ def bounds_of(
     own = run.budget or Budget()
     known = [name for name in sorted(context.tools) if run.tools is None or name in run.tools]
     if unknown := [name for name in given.tools or () if name not in known]:
-        remedy = f"there are: {', '.join(known)}" if known else "there are none"
-        raise BadSetting(f"tools: there is no {', '.join(unknown)} here", remedy)
+        remedy = f"available: {', '.join(known)}" if known else "no tools are available"
+        raise BadSetting(f"tools: {', '.join(unknown)} not available here", remedy)
     usd, most = (
         given.budget_usd,
         min((one for one in (own.usd, usual.usd) if one is not None), default=None),
     )
     if usd is not None and most is not None and usd > most:
         raise BadSetting(
-            f"budget_usd: more than {dollars(most)} a day is not for tasks of conversations",
+            f"budget_usd: a task made in a conversation may spend at most {dollars(most)} a day",
             "the owner can raise limits.job_usd in config.toml, or write the task there",
         )
     budget = Budget(own.tokens, own.usd if usd is None else usd)
@@ -359,7 +363,7 @@ def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) ->
     if not end and len(text.strip()) <= len("2026-12-24"):
         raise BadSetting(f"{key}: {text!r} has no time of day", "write it like 2026-12-24T18:00")
     if at <= now:
-        raise BadSetting(f"{key}: {text!r} lies in the past", "write a time to come")
+        raise BadSetting(f"{key}: {text!r} is in the past", "give a time in the future")
     return at
 
 

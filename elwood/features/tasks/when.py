@@ -41,7 +41,9 @@ FORMS = (
     "every 30 minutes, hourly, daily, weekly, biweekly, monthly, 2026-12-24 18:00, or a cron "
     "expression like 30 7 * * 1-5"
 )
-_CRON_FORM = "write minute, hour, day, month and day of the week, like 30 7 * * 1-5, or @daily"
+_CRON_FORM = (
+    "write minute, hour, day of the month, month and day of the week, like 30 7 * * 1-5, or @daily"
+)
 # Characters of an invalid text in an error.
 _SHOWN = 60
 _EVERY = re.compile(r"every (?:([0-9]{1,8}) )?(second|minute|hour|day|week)s?", re.IGNORECASE)
@@ -120,13 +122,13 @@ def check(when: When) -> None:
         case Every(seconds, at):
             if not MIN_EVERY <= seconds <= MAX_EVERY:
                 raise BadSetting(
-                    f"every {seconds:g} seconds cannot be planned",
-                    f"it is every {MIN_EVERY:g} seconds at least, and once in 366 days",
+                    f"an interval of {seconds:g} seconds is not possible",
+                    f"use at least {MIN_EVERY:g} seconds and at most 366 days",
                 )
         case Once(at):
             pass
     if not 0 <= at <= LATEST:
-        raise BadSetting("it is too early or too late", "times are from 1970 to 2200")
+        raise BadSetting("the time is out of range", "use a time from 1970 to 2200")
 
 
 def _resolve_cadence(when: When, key: str) -> Cron | Every | Once:
@@ -144,13 +146,13 @@ def _resolve_cadence(when: When, key: str) -> Cron | Every | Once:
 def _check_cron(expression: str) -> None:
     shown, fields = expression[:_SHOWN], cron_fields(expression)
     if len(expression) > MAX_EXPRESSION or len(fields) != 5:
-        raise BadSetting(f"{shown!r} is no cron expression", _CRON_FORM)
+        raise BadSetting(f"{shown!r} is not a cron expression", _CRON_FORM)
     try:
         found = next(CronSim(" ".join(fields), datetime(2000, 1, 1)), None)  # noqa: DTZ001 -- no zone is meant
     except CronSimError as error:
         raise BadSetting(f"{shown!r} has a {str(error).lower()}", _CRON_FORM) from None
     if found is None:
-        raise BadSetting(f"no day ever fits {shown!r}", _CRON_FORM)
+        raise BadSetting(f"no date matches {shown!r}", _CRON_FORM)
 
 
 def cron_fields(expression: str) -> list[str]:
@@ -177,7 +179,7 @@ def read_when(text: str, zone: str) -> When:
     elif _ISO.fullmatch(said):
         when = Once(read_moment(said, zone))
     else:
-        what = f"{said[:_SHOWN]!r} is no time that is understood"
+        what = f"{said[:_SHOWN]!r} is not a valid time"
         raise BadSetting(what, f"write one of {FORMS}")
     check(when)
     return when
@@ -197,8 +199,8 @@ def read_moment(text: str, zone: str, *, end: bool = False) -> float:
             return float(at)
     except (ValueError, OverflowError):
         pass
-    remedy = "write a date, and maybe a time, like 2026-12-24 18:00"
-    raise BadSetting(f"{text[:_SHOWN]!r} is no moment", remedy)
+    remedy = "write a date, with or without a time, like 2026-12-24 18:00"
+    raise BadSetting(f"{text[:_SHOWN]!r} is not a date or time", remedy)
 
 
 # --- formatting -----------------------------------------------------------------------------------

@@ -179,4 +179,4 @@ def test_a_difference_to_the_manifest_is_refused(tmp_path: Path, sound: Path) ->
                 data = change(info, file.read() if file else b"")
                 if data is not None:
                     new.addfile(info, io.BytesIO(data))
-        assert "not what its manifest.json says" in attempt(there, changed)
+        assert "does not match its manifest.json" in attempt(there, changed)

@@ -30,7 +30,10 @@ def test_a_round_trip(home: Path) -> None:
     assert taken.returncode == 0
     [path] = here.folder.glob("elwood-*.tar.gz")
     assert taken.stdout.startswith(f"{path}: ")
-    assert "not in it: workspace/away (a link that leads elsewhere, to /etc)" in taken.stdout
+    assert (
+        "not fully in the backup: workspace/away (it is a link out of its folder, to /etc)"
+        in taken.stdout
+    )
     header, row = elwood(home, "backup", "list").stdout.splitlines()
     assert header.split() == ["number", "when", "time", "size", "file"]
     assert row.split()[0] == "1"
@@ -43,7 +46,7 @@ def test_a_round_trip(home: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert contents(here.state, is_kept) == before
     [aside] = here.state.glob("before-restore-*")
-    assert f"What was there before is in {aside}; " in done.stdout
+    assert f"The previous files are in {aside}. " in done.stdout
     assert (aside / "memory" / "note.md").read_text() == "changed"
 
 
@@ -84,11 +87,11 @@ def test_a_reset_moves_all_but_workspace_and_backups_aside(
     assert contents(here.state, is_kept) == before
     code, said = reset("--yes")
     [aside] = here.state.glob("before-reset-*")
-    assert (code, f"What was there is in {aside}." in said) == (0, True)
+    assert (code, f"The previous data is in {aside}." in said) == (0, True)
     assert contents(here.state, is_kept) == {}
     assert contents(here.workspace) == workspace
     assert len([*here.folder.iterdir()]) == 1
-    assert "there is nothing to move aside" in reset("--yes")[1]
+    assert "there is no data to move aside" in reset("--yes")[1]
     back = said.splitlines()[-1].split("`")[-2]  # as printed
     subprocess.run(["sh", "-c", back], check=True)
     assert contents(here.state, is_kept) == before

@@ -153,11 +153,11 @@ async def test_decisions_are_sent_to_approvals_as_the_socket(folder: Path) -> No
             ("pair K7Q2 guest", True, "paired as a guest"),
             ("pair nope", False, "no such code"),
             ("decide ABC234 always", True, repr(decide)),
-            ("decide ABC234 yes", False, "a code and an answer are wanted"),
+            ("decide ABC234 yes", False, "give a code and an answer"),
             ("revoke 3", True, repr(revoke)),
-            ("revoke x", False, "the number of a permission is wanted"),
+            ("revoke x", False, "give the number of a permission"),
             ("remove Eve", True, repr(ChangeAccess(who="Eve", role=None, by=CONTROL))),
-            ("fly", False, "this Elwood has no fly; is that feature left out?"),
+            ("fly", False, "the running Elwood has no command fly; is its feature turned off?"),
         ):
             assert await setting.ask(*request.split()) == wire.ControlAnswer(ok, told)
         setting.approvals.end()
@@ -217,13 +217,13 @@ async def test_another_file_in_its_place_is_reported_and_waited_for(
         assert (status.restarts, list(status.troubles)) == (0, [])
         async with await trio.open_unix_socket(str(folder / wire.NAME)) as client:
             await client.send_all(wire.encode(wire.ControlRequest("fly")))
-            assert "no fly" in (await answer_on(client)).text
+            assert "no command fly" in (await answer_on(client)).text
 
 
 def test_a_folder_behind_a_link_is_not_trusted(folder: Path) -> None:
     folder.with_name("elsewhere").mkdir()
     folder.symlink_to("elsewhere")
-    with pytest.raises(ControlUnavailable, match="must be a folder of the user"):
+    with pytest.raises(ControlUnavailable, match="must be a folder of the same user"):
         listen(folder)
 
 
@@ -242,7 +242,7 @@ async def test_bad_input_gets_a_clear_error(folder: Path, bad: bytes) -> None:
     async with running(folder) as setting:
         failed = await setting.send(bad + b"\n")
         assert not failed.ok
-        assert failed.text.startswith("not a request that this version understands")
+        assert failed.text.startswith("this version does not understand the request")
 
 
 async def test_a_request_may_arrive_in_pieces_and_from_a_later_version(folder: Path) -> None:
@@ -255,7 +255,7 @@ async def test_a_request_may_arrive_in_pieces_and_from_a_later_version(folder: P
 async def test_an_endless_line_is_cut_at_the_limit(folder: Path) -> None:
     async with running(folder) as setting:
         failed = await setting.send(b"x" * wire.MAX_LINE)
-        assert failed.text == f"a request has at most {wire.MAX_LINE} bytes"
+        assert failed.text == f"a request may have at most {wire.MAX_LINE} bytes"
         assert await setting.inspect()
 
 
@@ -264,7 +264,7 @@ async def test_at_most_eight_clients_are_served_and_a_ninth_is_refused(folder: P
         clients = [await setting.connect() for _ in range(MAX_CLIENTS)]
         await trio.testing.wait_all_tasks_blocked(0.01)
         answer = await setting.ask("inspect")
-        assert "8 others are asking already" in answer.text
+        assert "8 other clients are connected" in answer.text
         await clients.pop().aclose()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert await setting.inspect()
@@ -281,7 +281,7 @@ async def test_a_silent_client_is_disconnected(
         await client.send_all(b'{"type":')
         start = trio.current_time()
         failed = await answer_on(client)
-        assert failed.text == "no whole request within 5 s"
+        assert failed.text == "the request was not complete after 5 s"
         assert trio.current_time() - start == pytest.approx(5, abs=0.1)
         assert await client.receive_some() == b""
 
@@ -292,7 +292,7 @@ async def test_requests_to_blocked_approvals_time_out(
     autojump_clock.autojump_threshold = 0.05
     async with running(folder, busy) as setting:
         failed = await setting.send(wire.encode(wire.ControlRequest("pair", ("K7Q2",))))
-        assert "no answer to pair in time" in failed.text
+        assert "pair got no answer in time" in failed.text
 
 
 async def test_vanished_clients_do_not_affect_others(folder: Path) -> None:
@@ -321,7 +321,7 @@ async def test_another_user_is_refused_even_if_the_modes_let_him_in(folder: Path
             [sys.executable, "-c", client, str(folder)], capture_stderr=True, check=False
         )
         assert done.returncode == 1
-        assert b"only the user who runs Elwood may ask it" in done.stderr
+        assert b"permission denied; use the same user as the running Elwood" in done.stderr
         assert await setting.inspect()
 
 

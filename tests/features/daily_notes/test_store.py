@@ -147,7 +147,7 @@ async def test_an_unwritable_note_is_reported(threads: DailyNotes, tmp_path: Pat
 async def test_a_week_has_one_reflection(threads: DailyNotes, tmp_path: Path) -> None:
     now = 1_795_435_200.0  # Monday 2026-11-23, noon
     chore = partial(reflect, threads, lambda: now)
-    assert await chore(0.0) == Report("nothing to reflect on")
+    assert await chore(0.0) == Report("no reflection is due")
     for part, name in (("daily", "2026-11-18"), ("weekly", "2026-W47")):
         (tmp_path / "threads" / part).mkdir(parents=True)
         asked = (await chore(0.0)).prompt
@@ -155,4 +155,4 @@ async def test_a_week_has_one_reflection(threads: DailyNotes, tmp_path: Path) ->
         (tmp_path / "threads" / part / f"{name}.md").write_text("# Day\n")
     assert "threads/daily/2026-11-18.md" in asked
     assert "threads/weekly/2026-W47.md" in asked
-    assert await chore(0.0) == Report("nothing to reflect on")
+    assert await chore(0.0) == Report("no reflection is due")

@@ -94,7 +94,7 @@ def test_other_peoples_messages_are_only_counted() -> None:
     note = add("", "s", turn(asked, label=STRANGE, strangers=2), UTC)
 
     assert "`Mine.`" in note
-    assert "2 messages of somebody else" in note
+    assert "2 messages from other people" in note
     assert "evil" not in note
     assert "more" not in note
 

@@ -215,7 +215,7 @@ async def test_the_owner_gets_one_alarm_and_one_message_when_it_is_over() -> Non
         (begun,) = setting.channel.texts
         assert begun.startswith("⚠ Stuck: it: getUpdates has taken")
         await trio.sleep(400)
-        assert setting.channel.texts == [begun, "✓ Over: it: getUpdates"]
+        assert setting.channel.texts == [begun, "✓ Resolved: it: getUpdates"]
 
 
 async def told(warning: str, earlier: bytes = b"") -> tuple[list[str], list[bytes]]:
@@ -287,7 +287,7 @@ async def test_a_stuck_outbox_is_logged_and_reported_when_it_is_back(
         await trio.sleep(199)
         stuck = {r.__dict__["actor"] for r in caplog.records if r.message == "stuck"}
         assert stuck == {"it", "outbox"}
-        assert any(r.message == "owner not told" for r in caplog.records)
+        assert any(r.message == "owner not notified" for r in caplog.records)
         await trio.sleep(61)
         live = [post for post in channel.posts if "the poll" in post.part.text]
         assert live
@@ -424,7 +424,7 @@ async def test_a_blocked_loop_does_not_feed_the_watchdog_and_is_logged(
         assert systemd.pings() == 0
         await trio.testing.wait_all_tasks_blocked()
         assert systemd.pings() == 1
-        (line,) = [r for r in caplog.records if r.message == "loop was held up"]
+        (line,) = [r for r in caplog.records if r.message == "event loop was blocked"]
         assert line.__dict__["seconds"] == pytest.approx(39, abs=1)
 
 

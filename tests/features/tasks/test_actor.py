@@ -174,7 +174,7 @@ async def test_an_invalid_task_is_shown(tmp_path: Path, autojump_clock: object) 
         await it.box.address.ask(Adopt(origin="config", tasks=(bad, good)))
         assert await it.listed() == ["bad", "good"]
         (trouble,) = it.actor_table.statuses["timetable"].troubles.values()
-        assert trouble.error == "bad: this is a task of Elwood itself"
+        assert trouble.error == "bad: this id belongs to a task of Elwood itself"
         await it.box.address.ask(Adopt(origin="config", tasks=(good,)))
         assert not it.actor_table.statuses["timetable"].troubles
 

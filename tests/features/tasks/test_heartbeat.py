@@ -166,19 +166,19 @@ def test_default_hours_apply_to_tasks_without_a_time_of_day(
 MALFORMED = [
     # the entry "A", and its problem
     ("Prompt: x", "it has no Cadence: write a line like Cadence: every 30 minutes"),
-    ("Cadence: daily", "it has no Prompt: write a line like Prompt: Look whether"),
-    ("Cadence: daily\nPrompt:\n\n", "Prompt: there is nothing behind it: "),
-    ("Cadence: often\nPrompt: x", "Cadence: 'often' is no time that is understood: "),
-    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: every 5 seconds cannot be planned: "),
-    ("Cadence: 2100-01-01 09:00\nPrompt: x", "Cadence: a single time is no cadence: "),
-    ("Cadence: daily\nCadence: weekly\nPrompt: x", "Cadence stands twice: leave one"),
-    ("Cadence: daily\nColour: red\nPrompt: x", "'Colour: red' stands behind no key: there are"),
+    ("Cadence: daily", "it has no Prompt: write a line like Prompt: Check whether"),
+    ("Cadence: daily\nPrompt:\n\n", "Prompt is empty: "),
+    ("Cadence: often\nPrompt: x", "Cadence: 'often' is not a valid time: "),
+    ("Cadence: every 5 seconds\nPrompt: x", "Cadence: an interval of 5 seconds is not possible: "),
+    ("Cadence: 2100-01-01 09:00\nPrompt: x", "Cadence: a single time does not repeat: "),
+    ("Cadence: daily\nCadence: weekly\nPrompt: x", "Cadence appears twice: remove one of them"),
+    ("Cadence: daily\nColour: red\nPrompt: x", "'Colour: red' belongs to no key: start the line"),
     ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are not valid hours: "),
-    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' cannot be asked: "),
+    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' has no provider: "),
     ("Cadence: daily\nPrompt: x\nModel: gpt", "Model: 'gpt' is not a model: write cheap, "),
-    ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: it is neither: write yes or no"),
+    ("Cadence: daily\nPrompt: x\nSilent: maybe", "Silent: the value is not valid: write yes or no"),
     ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' cannot be watched: "),
-    ("Cadence: daily\nPrompt: x\nWatch:", "Watch: there is nothing behind it: "),
+    ("Cadence: daily\nPrompt: x\nWatch:", "Watch is empty: "),
     ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), "Prompt: longer than"),
 ]
 
@@ -195,9 +195,9 @@ def test_a_malformed_entry_is_reported_and_others_are_used(body: str, said: str)
 @pytest.mark.parametrize(
     ("title", "said"),
     [
-        ("", "line 4: it has no title: write one behind ##"),
+        ("", "line 4: it has no title: write one after ##"),
         ("x" * (MAX_TITLE + 1), f'line 4, "{"x" * 80}": Title: longer than'),
-        ("B!", 'line 4, "B!": another title is too like it: change one'),
+        ("B!", 'line 4, "B!": another title is too similar: change one of them'),
     ],
 )
 def test_a_title_must_be_valid(title: str, said: str) -> None:
@@ -208,7 +208,7 @@ def test_a_title_must_be_valid(title: str, said: str) -> None:
 
 def test_keys_outside_of_entries_are_reported() -> None:
     assert problems("### News\nCadence: daily\nPrompt: x") == [
-        "line 1: Cadence and Prompt stand in no entry: write a heading above, like ## News"
+        "line 1: Cadence and Prompt need a heading above them: write one, like ## News"
     ]
 
 

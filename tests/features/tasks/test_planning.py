@@ -136,7 +136,7 @@ def test_a_once_task_resumed_late_runs_immediately() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     book.change("pause")
     book.at(2 * HOUR)
-    assert book.change("resume").words == "Its last time has passed: it runs now."
+    assert book.change("resume").words == "It has no planned time left, so it starts now."
     (run,) = book.at(2 * HOUR)[1]
     assert run.planned.is_requested
 
@@ -179,7 +179,7 @@ def test_only_a_started_run_is_stopped() -> None:
     assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == ("Stopped.", True, "t", ())
     book.write(RunFinished(PlannedRun("t", HOUR, series=1), "done"))
     over = book.change("stop")
-    assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, "")
+    assert (over.words, over.ok, over.stop) == ("It is not running.", False, "")
 
 
 @pytest.mark.parametrize("kind", ["message", "chore"])
@@ -187,7 +187,7 @@ def test_reminders_and_chores_are_not_reported_as_stopped(kind: str) -> None:
     book = Book(replace(HOURLY, prompt="", **{kind: "tea"}))
     book.write(RunStarted(book.at(HOUR)[1][0].planned))
     said = book.change("stop")
-    assert "goes on to its end" in said.words
+    assert "Anything else in progress will finish" in said.words
     assert bool(said.stop) is (kind == "chore"), "a model may work on the result"
 
 

@@ -52,7 +52,7 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     assert not asked.untrusted
     assert asked.text.startswith(
         '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 CET '
-        "(Europe/Berlin). Nobody is waiting"
+        "(Europe/Berlin). No one is waiting"
     )
     assert QUIET in asked.text
     assert asked.text.endswith("\n\nPut the kettle on.")
@@ -133,7 +133,7 @@ def test_a_run_that_times_out_is_not_repeated(world: World) -> None:
     [
         (Report("12 files"), "done", "12 files"),
         (Report("no room", failed=True), "failed", "no room"),
-        (ValueError("oh"), "failed", "backup broke: ValueError: oh"),
+        (ValueError("oh"), "failed", "an error in Elwood itself: ValueError: oh"),
         (None, "failed", "there is no chore 'backup'"),
     ],
 )

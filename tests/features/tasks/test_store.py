@@ -32,7 +32,7 @@ def test_untrusted_text_does_not_become_tasks(tmp_path: Path) -> None:
         mark_untrusted(opened.fileno())
     written = read_heartbeat(Root(tmp_path))
     assert written.text == ""
-    assert "content from strangers" in written.problem
+    assert "text from strangers" in written.problem
     (tmp_path / "new").write_bytes(b"- a")
     os.replace(tmp_path / "new", tmp_path / "HEARTBEAT.md")
     assert read_heartbeat(Root(tmp_path)).text == "- a"
@@ -175,5 +175,5 @@ def test_many_stars_are_matched_fast() -> None:
     ],
 )  # fmt: skip
 def test_a_pattern_is_refused(pattern: str) -> None:
-    with pytest.raises(BadSetting, match="write a path within the workspace"):
+    with pytest.raises(BadSetting, match="write a path in the workspace"):
         check_pattern(pattern)

@@ -83,8 +83,8 @@ async def test_the_owner_sees_and_changes_tasks(tmp_path: Path, autojump_clock: 
         text, buttons = await said(h, buttons[0].text)
         assert [button.text for button in buttons] == ["/tasks pause mail", "/tasks"]
         text, _ = await said(h, "/tasks stop mail")
-        assert text == "mail: Nothing of it is running."
-        assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
+        assert text == "mail: It is not running."
+        assert (await said(h, "/tasks run mail"))[0] == "mail: It starts now."
         text, buttons = await said(h, "/tasks cancel mail")
         assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
         assert await timetable.ask(ListTasks()) == ()
@@ -94,7 +94,7 @@ async def test_the_owner_sees_and_changes_tasks(tmp_path: Path, autojump_clock: 
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("/tasks pause tea", "tea: There is no task 'tea'; /tasks lists them."),
+        ("/tasks pause tea", "tea: There is no task 'tea'. /tasks lists all tasks."),
         ("/tasks stop", "I do not understand that."),
         ("/tasks dance", "I do not understand that."),
         ("/tasks pause", "I do not understand that."),

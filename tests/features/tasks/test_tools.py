@@ -171,14 +171,14 @@ async def test_untrusted_text_marks_the_task(tmp_path: Path) -> None:
     ("given", "why"),
     [
         (ScheduleTask("a", remind="x"), "one of at, in_minutes.*now Sun 2026-11-22 12:00"),
-        (ScheduleTask("a", "2026-11-23T09:00", in_minutes=5, remind="x"), "or several"),
+        (ScheduleTask("a", "2026-11-23T09:00", in_minutes=5, remind="x"), "exactly one time"),
         (ScheduleTask("a", "2026-11-22 09:00", remind="x"), "past.*now Sun 2026-11-22 12:00"),
         (ScheduleTask("a", "2026-11-27", remind="x"), "no time of day"),
         (ScheduleTask("a", cron="0 25 * * *", do="x"), "bad hour; write minute"),
-        (ScheduleTask("a", every=Interval(600, "day"), do="x"), "once in 366 days"),
+        (ScheduleTask("a", every=Interval(600, "day"), do="x"), "at most 366 days"),
         (ScheduleTask("a", every=Interval(1, "day", "friday"), do="x"), "every.first: 'friday'"),
-        (ScheduleTask("a", in_minutes=60), "one of remind"),
-        (ScheduleTask("a", in_minutes=60, remind="x", silent=True), "for do"),
+        (ScheduleTask("a", in_minutes=60), "either remind or do"),
+        (ScheduleTask("a", in_minutes=60, remind="x", silent=True), "only with do"),
         (ScheduleTask(" ", in_minutes=60, remind="x"), "title"),
         (ScheduleTask("a", in_minutes=60, do="x", only_between="mornings"), "08:00-22:00"),
         (ScheduleTask("a", cron="0 9 * * *", do="x", until="2026-11-22T18:00"), "never run"),
@@ -186,9 +186,9 @@ async def test_untrusted_text_marks_the_task(tmp_path: Path) -> None:
         (ScheduleTask("a", in_minutes=60, remind="x", tools=()), "without a model"),
         (
             ScheduleTask("a", in_minutes=60, do="x", tools=("shell", "fly")),
-            "no fly here.*shell, web",
+            "fly not available here.*shell, web",
         ),
-        (ScheduleTask("a", in_minutes=60, do="x", budget_usd=1.01), r"more than \$1.00 a day"),
+        (ScheduleTask("a", in_minutes=60, do="x", budget_usd=1.01), r"at most \$1.00 a day"),
     ],
 )
 async def test_a_refused_schedule_names_valid_ones(
@@ -207,12 +207,12 @@ async def test_the_question_shows_the_whole_task(tmp_path: Path) -> None:
 
         assert plan.action == Schedule()
         assert plan.subject.splitlines() == [
-            "Schedule: inbox",
+            "Job: inbox",
             "When: every Mon at 08:00",
             "Next: tomorrow, Mon 2026-11-23 08:00 CET; Mon 2026-11-30 08:00 CET; "
             "Mon 2026-12-07 08:00 CET",
             "Answers go to: this conversation: your own chat, telegram 7",
-            "Its answers are not sent",
+            "Its answers are not sent.",
             "Text:",
             "Read it.",
             "Next: never",
@@ -261,11 +261,11 @@ async def test_tasks_are_paused_resumed_and_cancelled_by_id(tmp_path: Path) -> N
         assert await w.do(given) == said, "it is scheduled once"
         assert await w.change("pause", "the-inbox") == "the-inbox: Paused."
         assert "paused by the assistant" in await w.listed()
-        assert await w.change("resume", "the-inbox") == "the-inbox: It goes on."
+        assert await w.change("resume", "the-inbox") == "the-inbox: Resumed."
         assert await w.change("cancel", "the-inbox") == "the-inbox: Cancelled."
         assert await w.tasks() == []
         for wanted in ("the-inbox", ""):
-            with pytest.raises(ToolFailure, match=r"no task|which task"):
+            with pytest.raises(ToolFailure, match=r"no task|name the task"):
                 await w.change("cancel", wanted)
 
 
