@@ -36,6 +36,7 @@ from elwood.agent.models.client import ModelRequest, classify
 from elwood.agent.models.openai import OpenAI
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.policy import quotations
+from elwood.agent.policy.decide import name_source
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands import people, slash
 from elwood.agent.session.commands.model_choice import choose
@@ -292,6 +293,7 @@ CALLS: dict[str, Called] = {
     "foundation.text.characters.substitute": lambda t: substitute(ANY, str.upper, t),
     "foundation.text.lines.clip": lambda t: lines.clip(t, 80),
     "foundation.text.lines.cut": lambda t: lines.cut(t, 80),
+    "agent.policy.decide.name_source": lambda t: name_source(t, 60),
     "foundation.text.lines.wrap": lambda t: lines.wrap(t, 80),
     "foundation.text.tokens.fit": lambda t: tokens.fit(t, 1_000_000),
     "foundation.text.words.having": lambda t: having(t, ["tea", "cups"]),

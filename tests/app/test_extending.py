@@ -133,7 +133,7 @@ async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
             question = await line.hear(lambda text: "May I use track_parcel?" in text)
             assert "\n\nnumber: P17\n\n" in question
             await line.say("/approvals")
-            listed = await line.hear(lambda text: "Waiting for a decision" in text)
+            listed = await line.hear(lambda text: "These questions wait for you" in text)
             code = re.search(r"(\w+): track_parcel", listed)
             assert code is not None
             await line.say(f"/allow {code[1]} once")

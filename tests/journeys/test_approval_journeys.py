@@ -230,7 +230,10 @@ async def test_always_covers_a_command_or_a_folder(h: Home) -> None:
             "This conversation: python3… (same code)",
             "Always: python3 report.py d… (same code)",
         ]
-        assert "while nothing changes in report.py; its other files may change" in question.text
+        assert (
+            "as long as nothing changes in report.py; other files it names may change"
+            in question.text
+        )
         told = await press(h, life, question, "a")
         assert told == "Always allowed: python3 report.py data.csv (same code)"
         await life.settled()
@@ -275,10 +278,10 @@ async def test_the_owner_decides_a_guests_call(h: Home) -> None:
         h.fake.say("call act boldly", chat=GUEST, user=GUEST)
         question = await asked(h, life)
         assert question.chat == OWNER
-        assert f"For tg:{GUEST} in tg-{GUEST}." in question.text
-        assert "Why I ask: it changes something\n" in question.text
+        assert f"Ann (a member, tg:{GUEST}) asked for this in a private chat." in question.text
+        assert "Why I ask: it may change something.\n" in question.text
         thief = await press(h, life, question, "o", user=GUEST)
-        assert thief == "This is not yours to decide."
+        assert thief == "Only my owner can decide this."
         copied = attrs.evolve(question, chat=GUEST)
         assert await press(h, life, copied, "o", user=GUEST) == thief
         h.fake.say("/allow AAAAAA", chat=GUEST, user=GUEST)
@@ -375,11 +378,11 @@ async def test_a_page_cannot_send_data_without_the_owners_yes(
             h.fake.say(f"what does {page} say?")
             await asked(h, life, 2)
             for question in questions(h):
-                assert f"this conversation has read {page}" in question.text
+                assert f"text from {page} may have prompted it" in question.text
                 assert "the workspace: my secrets" in question.text
                 assert [data[-2:] for data in question.buttons] == [":o", ":s", ":d", ":?"]
-            assert "it says something to somebody else" in questions(h)[0].text
-            assert "it sends something to evil.example" in questions(h)[1].text
+            assert "it sends a message to someone else" in questions(h)[0].text
+            assert "it sends data to evil.example" in questions(h)[1].text
             await trio.sleep(SOON)
             assert (wire.mailed, wire.sent) == ([], [])
             await press(h, life, questions(h)[0], "d")

@@ -25,7 +25,7 @@ ID, HOUR = "water", 3600.0
 OWN = f"{SESSION}{ID}"
 TASK = Task(ID, "Water", Every(HOUR, EPOCH + 60.0 - HOUR), prompt="Water the plants.")
 WAIT = 10.0
-GONE = "This was withdrawn, as it will not run any more already: act"
+GONE = "Already decided (withdrawn): act"
 
 
 def wanting(h: Home) -> Home:

@@ -388,7 +388,7 @@ async def test_a_repeated_call_of_a_task_is_asked_once(h: Home) -> None:
         [seen] = await life.address("timetable").ask(ListTasks())
     asked = [sent for sent in h.fake.sent if "May I " in sent.text]
     assert (len(asked), len(h.asked)) == (1, 6)
-    assert "\nFor the task act." in asked[0].text
+    assert "\nThe task act asked for this." in asked[0].text
     assert (seen.result, seen.failures) == ("waiting", 0)
     assert h.effects.done == []
 

@@ -42,7 +42,7 @@ SAID = {
     "receipts": ("I have not used any tools", "✓ act rent"),
     "budget": ("This month: 0 tokens", "This month:"),
     "export": ("no messages to export yet", "as a file"),
-    "approvals": ("Nothing waits for a decision", "Nothing waits for a decision"),
+    "approvals": ("No question is waiting for you", "No question is waiting for you"),
     "allow": ("/allow CODE", "/allow CODE"),
     "deny": ("/deny CODE", "/deny CODE"),
     "tools": ("own: act, crash", "act (1)"),

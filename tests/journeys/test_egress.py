@@ -92,11 +92,11 @@ async def test_a_trusted_conversation_asks_before_sending_private_text(
         for count, size in enumerate((400, 30), 1):
             one.will("web_fetch", url=one.page("host.example", PLAN[20 : 20 + size]))
             question = await one.refused(count)
-            assert "the address at host.example carries text from plan.md" in question
-            assert "has read" not in question
+            assert "the address at host.example contains text from plan.md" in question
+            assert "may have prompted" not in question
         one.will("web_fetch", url=one.page("host.example", "Wilhelmina Okonkwo"))
         question = await one.refused(3)
-        assert "carries text from USER.md" in question
+        assert "contains text from USER.md" in question
         assert one.wire.seen == []
         one.will("web_fetch", url=one.page("host.example", "weather"))
         await one.life.say("how is the weather?")

@@ -314,7 +314,7 @@ async def test_an_old_backup_is_restored_elsewhere(tmp_path: Path) -> None:
         here.telegram.say("Are you well?", chat=OWNER, user=OWNER)
         await here.until(lambda: "You said: Are you well?" in told(here, OWNER))
         assert "sail to Stavanger" in heard(here.models.bodies[-1])
-        assert "Nothing waits for a decision" in await say(here, "/approvals")
+        assert "No question is waiting for you" in await say(here, "/approvals")
         assert NEW_CENTURY.search(await say(here, "/tasks"))
         for asked in questions(here):  # closed, even if its buttons are still shown
             query = here.telegram.press(asked.button("o"), message=asked)

@@ -89,7 +89,7 @@ async def test_a_removed_person_is_a_stranger_again(
         assert (await pressed(h, life, "Remove Ann")).startswith(f"Really remove Ann (tg:{BO})?")
         assert h.fold(THEIRS).turn is not None, "nothing has happened yet"
         assert await pressed(h, life, "Yes, remove Ann") == (
-            f"Ann (tg:{BO}) is removed. Calls of theirs that waited for you will not run: 1."
+            f"Ann (tg:{BO}) can no longer talk to me. I took back 1 of my questions."
         )
         await life.settled()
         [reply] = dropped(h)

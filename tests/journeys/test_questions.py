@@ -47,11 +47,11 @@ async def test_a_restart_repeats_no_question_and_updates_the_old_message(h: Home
 @pytest.mark.parametrize(
     ("typed", "outcome"),
     [
-        ("/stop", "⛔ Not done: the question was taken back"),
-        ("/new", "⛔ Not done: the question was taken back"),
+        ("/stop", "⛔ Not done: I took the question back"),
+        ("/new", "⛔ Not done: I took the question back"),
         ("/deny", "⛔ Denied by you"),
         ("/allow", "✓ Allowed once by you"),
-        ("", "⛔ Not done: nobody answered in time"),
+        ("", "⛔ Not done: no one answered in time"),
     ],
 )
 async def test_the_outcome_replaces_the_question(h: Home, typed: str, outcome: str) -> None:
@@ -108,7 +108,7 @@ async def test_slash_approvals_repeats_the_question_and_removes_old_buttons(h: H
         old = attrs.evolve(questions(h)[0])
         await life.say("/approvals")
         [first, again] = [m for m in h.fake.sent if "May I" in m.text or "below" in m.text]
-        assert (first.text, first.buttons) == ("I have asked this again below.", [])
+        assert (first.text, first.buttons) == ("I asked this again below.", [])
         assert again.text == old.text
         await press(h, life, old, "o")  # on a phone that was offline
         await life.until(lambda: h.effects.done)

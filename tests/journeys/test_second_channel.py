@@ -79,7 +79,7 @@ async def test_the_owner_admits_a_stranger_in_their_own_chat(h: Home, forum: For
         await forum.say("bo", "hello")
         await come(forum, life, "Your code: ", "dm.bo")
         question = await come(forum, life, "Bo (fo:bo)", thread="desk")
-        assert "not yours" in await forum.press(question, "Approve", user="bo")
+        assert "Only my owner" in await forum.press(question, "Approve", user="bo")
         await forum.press(question, "Approve")
         await come(forum, life, "You were let in", "dm.bo")
         await life.until(lambda: forum.edits)
@@ -120,11 +120,11 @@ async def test_an_approval_works_in_the_forum(h: Home, forum: Forum) -> None:
         await forum.say(OWNER, "call act boldly")
         question = await come(forum, life, "May I ")
         assert not h.effects.done
-        assert "For " not in question.part.text, "the owner asked for it here"
-        assert "not yours" in await forum.press(question, "Allow once", user="bo")
+        assert "asked for this" not in question.part.text, "the owner asked for it here"
+        assert "Only my owner" in await forum.press(question, "Allow once", user="bo")
         await forum.press(question, "Details")
         await life.until(
-            lambda: any(one.part and "arguments" in one.part.text for one in forum.edits)
+            lambda: any(one.part and "Arguments: " in one.part.text for one in forum.edits)
         )
         await forum.press(question, "Allow once")
         await life.settled()

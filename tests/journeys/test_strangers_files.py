@@ -53,7 +53,7 @@ async def test_a_copy_of_a_strangers_file_is_not_trusted(tmp_path: Path, killed:
         ]
         here.telegram.say("what is in copy.txt?")
         await here.until(here.buttons)
-        assert "this conversation has read copy.txt" in here.buttons()[-1].text
+        assert "text from copy.txt may have prompted it" in here.buttons()[-1].text
         await here.stop()
 
 

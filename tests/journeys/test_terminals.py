@@ -216,7 +216,7 @@ async def test_an_approval_is_asked_at_each_new_terminal(h: Home) -> None:
             await me.say(details.says)
             shown = (await me.until(wire.Message))[-1]
             assert isinstance(shown, wire.Message)
-            assert "Its arguments: {" in shown.text
+            assert "Arguments: {" in shown.text
             await me.say(allow.says)
             changed = (await me.until(wire.Changed))[-1]
             assert isinstance(changed, wire.Changed)

@@ -74,25 +74,25 @@ HINT_PAUSE = 1.0
 # Wrong codes and buttons of a person, before theirs are refused for a while (AP-20).
 GUESSES = Bucket(20 / 60, 20)
 
-NOT_YOURS = CommandResult("This is not yours to decide.", ok=False)
+NOT_YOURS = CommandResult("Only my owner can decide this.", ok=False)
 TOO_MANY = CommandResult("Too many wrong codes. Try again in a minute.", ok=False)
 IN_CHAT = CommandResult(
-    "Commands are not confined here (sandbox.kind), so one of them could ask for this. Decide in "
-    "the chat with the question, by a button or /allow CODE.",
+    "Commands run without a sandbox here (sandbox.kind), so one of them could send this decision. "
+    "Decide in the chat with the question: press a button or type /allow CODE.",
     ok=False,
 )
 NO_SUCH = CommandResult(
-    "No call waits with this code. /approvals, or elwood approve, lists them.", ok=False
+    "No question has this code. List them with /approvals, or elwood approve.", ok=False
 )
-ELSEWHERE = CommandResult("This button counts only where I asked. Type the code instead.", ok=False)
+ELSEWHERE = CommandResult("This button works only where I asked. Type the code instead.", ok=False)
 NO_SUCH_CODE = CommandResult(
-    "Nobody waits with this code. It may be mistyped, older than an hour, or decided already; "
-    "after an hour whoever still writes to me gets a new one.",
+    "No one is waiting with this code. It may be mistyped, older than an hour, or already decided. "
+    "Anyone who writes to me again after an hour gets a new code.",
     ok=False,
 )
 # Maximum of open questions that one /approvals repeats.
 MAX_SHOWN_AGAIN = 5
-SHOWN_AGAIN = Rich("I have asked this again below.")
+SHOWN_AGAIN = Rich("I asked this again below.")
 
 
 class Approvals:
@@ -249,7 +249,7 @@ class Approvals:
         shown = self._messages.get(id)
         asked = shown.route if shown else self._find_route(request.question)
         if asked is None or press.route is None or not asked.is_same_chat(press.route):
-            log.warning("press in another chat", extra={"principal": by})
+            log.warning("button pressed in another chat", extra={"principal": by})
             return ELSEWHERE
         if answer == "details" or answer == "question":
             if request.ruling is not None:
@@ -361,7 +361,7 @@ class Approvals:
     def _why_refused(self, by: str) -> CommandResult | None:
         """Return why a decision by *by* is refused now, or None."""
         if by not in self._owners:
-            log.warning("decision by somebody else", extra={"principal": by})
+            log.warning("refused decision of another person", extra={"principal": by})
             return NOT_YOURS
         guesses = self._guesses.get(by)
         return TOO_MANY if guesses is not None and guesses.delay(trio.current_time()) else None
@@ -434,7 +434,7 @@ class Approvals:
         for place in (route, *others):
             sent = await self._questions.post(
                 place,
-                request_messages(request, place, self._channels),
+                request_messages(request, place, self._channels, self._people),
                 view_buttons(request, "question"),
                 repeat=repeat,
                 wanted=lambda: self._state.is_open(request.id),
@@ -452,7 +452,7 @@ class Approvals:
     async def _show_view(
         self, request: ApprovalRequest, at: Route, message: str, view: View
     ) -> None:
-        part = request_messages(request, at, self._channels)[-1]
+        part = request_messages(request, at, self._channels, self._people)[-1]
         if view == "details":
             part = details_message(request, self._channels.at(at).size)
         keys, wanted = view_buttons(request, view), partial(self._state.is_open, request.id)

@@ -9,7 +9,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from elwood.agent.approvals.messages import Pending, Verdict
-from elwood.agent.approvals.prompt_text import MAX_ARGUMENTS, MAX_SHOWN, RULINGS, overview
+from elwood.agent.approvals.prompt_text import (
+    MAX_ARGUMENTS,
+    MAX_SHOWN,
+    RULINGS,
+    describe_trust,
+    overview,
+)
 from elwood.agent.approvals.state import (
     MAX_STANDING,
     ApprovalDecided,
@@ -34,9 +40,9 @@ from elwood.foundation.text.lines import cut
 
 T_co = TypeVar("T_co", covariant=True)
 
-EXPIRED = CommandResult("This has expired or is decided already.", ok=False)
+EXPIRED = CommandResult("This question has expired or is already decided.", ok=False)
 FULL = CommandResult(
-    f"{MAX_STANDING} permissions stand already. Revoke some (/approvals), or allow it once.",
+    f"There are {MAX_STANDING} permissions already. Revoke some (/approvals), or allow it once.",
     ok=False,
 )
 DISK_FULL = "the disk is full, so the question could not be recorded"
@@ -92,16 +98,17 @@ def redact_question(question: Question, redact: Callable[[str], str]) -> Questio
         scope = replace(scope, words=redact(scope.words), covers=redact(scope.covers))
     subject, why = redact(question.subject), redact(question.why)
     arguments = cut(redact(question.arguments), MAX_ARGUMENTS)
-    return replace(question, subject=subject, why=why, scope=scope, arguments=arguments)
+    asks = redact(question.asks)
+    return replace(question, subject=subject, why=why, scope=scope, asks=asks, arguments=arguments)
 
 
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:
     """Return why *question* cannot be sent to *place*; None if it can."""
     if place is None:
-        return "nobody can be asked: no chat of an owner is configured"
+        return "there is no one to ask: no chat of an owner is configured"
     size = len(escape_invisible(question.subject))
     if size > MAX_SHOWN:
-        return f"{size} characters cannot be shown to the owner, at most {MAX_SHOWN} can"
+        return f"the question has {size} characters; the owner can be shown at most {MAX_SHOWN}"
     return state.full(question.session)
 
 
@@ -140,12 +147,14 @@ def decide_request(
     """Decide about one request; a standing permission is valid for *lasts* seconds."""
     what = gist(request.question)
     if request.ruling is not None:
-        return _refuse(f"This was {RULINGS[request.ruling]} already: {what}")
+        return _refuse(f"Already decided ({RULINGS[request.ruling]}): {what}")
     if request.is_over(now):
-        return _refuse(f"This has expired and will not run: {what}", close(request, "expired"))
+        return _refuse(
+            f"This question has expired, so I will not do it: {what}", close(request, "expired")
+        )
     offered = answers(request.question)
     if answer not in offered:
-        return _refuse(f"Here you can answer only: {', '.join(offered)}.")
+        return _refuse(f"You can answer this question only with: {', '.join(offered)}.")
     decided = close(request, answer, by)
     covered: tuple[ApprovalDecided, ...] = ()
     if answer in ("conversation", "always"):
@@ -159,14 +168,15 @@ def decide_request(
         what = permission.what
         others = [other for other in state.open() if other.id != request.id]
         covered = _decide_covered(others, permission, now)
-    text = f"{RULINGS[answer].capitalize()}: {what}"
+    trust = f" {describe_trust(request.question)}" if answer == "source" else ""
+    text = f"{RULINGS[answer].capitalize()}: {what}{trust and f'.{trust}'}"
     return Step(CommandResult(text, ok=True), (decided, *covered))
 
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
     if number not in {p.number for p in state.standing(now)}:
         return _refuse(
-            f"There is no permission {number}. /approvals, or elwood approve, lists them."
+            f"There is no permission {number}. List them with /approvals, or elwood approve."
         )
     text = f"Permission {number} is revoked."
     return Step(CommandResult(text, ok=True), (PermissionRevoked(number, by),))
@@ -177,12 +187,12 @@ def remove(state: ApprovalState, person: KnownPerson, by: str, now: float) -> St
     who = person.principal
     asked = [one for one in state.open() if one.question.principal == who]
     given = [p for p in state.standing(now) if p.principal == who]
-    text = f"{person.name or 'Somebody'} ({who}) is removed."
+    text = f"{person.name or 'Someone'} ({who}) can no longer talk to me."
     if asked:
-        text += f" Calls of theirs that waited for you will not run: {len(asked)}."
+        text += f" I took back {len(asked)} of my questions."
     if given:
         what = "; ".join(f"{p.number} ({p.what})" for p in given)
-        text += f" Permissions that you gave for their sake are revoked: {what}."
+        text += f" Permissions that they had caused are revoked: {what}."
     entries: tuple[ApprovalEntry, ...] = (
         AccessEnded(who, by),
         *(close(one, "withdrawn", by) for one in asked),

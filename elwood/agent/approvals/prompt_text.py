@@ -6,7 +6,7 @@ the model or from strangers is escaped; buttons carry random ids only.
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Literal, get_args
 
@@ -28,9 +28,11 @@ from elwood.agent.channels.questions import (
     flatten,
     format_time,
 )
-from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling, RunCommand, allows
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL, SESSION
+from elwood.agent.people.state import People
+from elwood.agent.policy.decide import name_source, name_sources
 from elwood.foundation.text.characters import escape_invisible, remark
 from elwood.foundation.text.lines import cut
 from elwood.foundation.text.markdown import Rich
@@ -62,32 +64,37 @@ RULINGS = {
     "once": "allowed once",
     "conversation": "allowed in this conversation",
     "always": "always allowed",
-    "source": "allowed once, and what was read is trusted",
-    "standing": "covered by a permission",
+    "source": "allowed once",
+    "standing": "allowed by a permission",
     "denied": "denied",
     "expired": "expired",
-    "withdrawn": "withdrawn, as it will not run any more",
+    "withdrawn": "withdrawn",
 }
 
 # Outcomes that are not answers of the owner.
 ENDED: dict[Ruling, str] = {
-    "expired": "Not done: nobody answered in time",
-    "withdrawn": "Not done: the question was taken back",
+    "expired": "Not done: no one answered in time",
+    "withdrawn": "Not done: I took the question back",
 }
+
+NO_PEOPLE = People()
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-def request_messages(request: ApprovalRequest, at: Route, channels: Channels) -> tuple[Rich, ...]:
+def request_messages(
+    request: ApprovalRequest, at: Route, channels: Channels, people: People = NO_PEOPLE
+) -> tuple[Rich, ...]:
     """Format a question as messages to be read *at* a place; the last one gets the buttons."""
     question = request.question
-    strange = remark(question.subject)
+    why, strange = flatten(question.why, REASON), remark(question.subject)
+    is_named = name_sources(question.origins) in why
     return _format_messages(
         request,
-        f"Why I ask: {flatten(question.why, REASON)}\n{_describe_sources(question)}"
+        f"Why I ask: {why}.\n{'' if is_named else _describe_sources(question)}"
         f"{_describe_coverage(question)}"
-        f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"{_describe_requester(question, at, channels.owners)}".rstrip(),
+        f"{f'The text above {strange}.{chr(10)}' if strange else ''}"
+        f"{_describe_requester(question, at, channels, people)}".rstrip(),
         channels.at(at).size,
     )
 
@@ -103,7 +110,9 @@ def decided_message(request: ApprovalRequest, at: Route, channels: Channels, zon
     mark, when = "✓" if allows(request.ruling) else "⛔", format_time(request.decided_at, zone)
     covers = ""
     if request.ruling in ("conversation", "always"):
-        covers = f"\nThis covers: {flatten(permitted(request.question), REASON)}"
+        covers = f"\nI will not ask again about: {flatten(permitted(request.question), REASON)}"
+    elif request.ruling == "source":
+        covers = f"\n{describe_trust(request.question)}"
     return _format_messages(request, f"{mark} {ended}, {when}.{covers}", channels.at(at).size)[-1]
 
 
@@ -112,20 +121,21 @@ def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
     question = request.question
     typed = " | ".join(answer for answer in answers(question) if answer != "denied")
     what = f"{flatten(question.subject, GIST)}\n\nTool: {flatten(question.tool)}"
-    before = f"{_format_headline(question)}\n{what}\nIts arguments: "
+    before = f"{_format_headline(question)}\n{what}\nArguments: "
     after = (
-        f"\nAsked in {flatten(question.session)} for {flatten(question.principal)}\n"
-        f"{_describe_sources(question)}A yes is bound to {question.plan[:16]}\n"
-        f"\nYou can also type one of:\n/allow {request.code} {typed}\n/deny {request.code}"
+        f"\nAsked in {flatten(question.session)} for {flatten(question.principal)}.\n"
+        f"{_describe_sources(question)}Your answer is bound to the plan {question.plan[:16]}.\n"
+        f"\nYou can also type one of these:\n/allow {request.code} {typed}\n/deny {request.code}"
     )
     # A character has two units at most.
     room = min(MAX_ARGUMENTS, (size.room - size.measure(before + after)) // 2)
-    arguments = cut(escape_invisible(question.arguments), max(1, room)) or "(not kept)"
+    arguments = cut(escape_invisible(question.arguments), max(1, room)) or "(not stored)"
     return build_text((before, ""), (arguments, "code"), (after, ""))
 
 
 def _format_headline(question: Question) -> str:
-    return f"May I {flatten(question.asks or f'use {question.tool}')}?"
+    asks = flatten(question.asks, GIST) or flatten(f"use {question.tool}")
+    return f"May I {asks}?"
 
 
 def _format_messages(request: ApprovalRequest, end: str, size: MessageSize) -> tuple[Rich, ...]:
@@ -155,7 +165,7 @@ def buttons(request: ApprovalRequest) -> tuple[Button, ...]:
         "once": "Allow once",
         "conversation": _format_scope_button("This conversation", request.question),
         "always": _format_scope_button("Always", request.question),
-        "source": f"Trust {flatten(origins[0], LABEL)}"
+        "source": f"Trust {flatten(name_source(origins[0], SOURCE), LABEL)}"
         if len(origins) == 1
         else f"Trust {len(origins)} sources",
         "denied": "Deny",
@@ -195,16 +205,16 @@ def answer_of(word: str) -> OwnerAnswer | None:
 
 
 def overview(requests: Sequence[ApprovalRequest], permissions: Sequence[Permission]) -> str:
-    lines = ["Nothing waits for a decision."]
+    lines = ["No question is waiting for you."]
     if requests:
-        lines = ["Waiting for a decision (/allow CODE, /deny CODE):"]
+        lines = ["These questions wait for you (/allow CODE or /deny CODE):"]
         asked = [(one.code, one.question) for one in requests]
         lines += [f"{code}: {gist(one)}, in {flatten(one.session)}" for code, one in asked]
     if permissions:
-        lines.append("Permitted for good (/approvals revoke NUMBER):")
+        lines.append("Standing permissions (/approvals revoke NUMBER ends one):")
         lines += [f"{p.number}: {permission_words(p)}, by {p.by}" for p in permissions]
     else:
-        lines.append("Nothing is permitted for good.")
+        lines.append("There are no standing permissions.")
     return "\n".join(lines)
 
 
@@ -219,7 +229,8 @@ def permission_words(permission: Permission) -> str:
 def _format_scope_button(lead: str, question: Question) -> str:
     """Format a button with its scope, shortened if needed, but never the scope's note."""
     if (scope := question.scope) is None:
-        return f"{lead}: exactly this"
+        is_command = question.asks == RunCommand.asks
+        return f"{lead}: {'this exact command' if is_command else 'exactly this'}"
     return f"{lead}: {flatten(scope.words, BUTTON - len(f'{lead}: {scope.note}'))}{scope.note}"
 
 
@@ -227,38 +238,62 @@ def _describe_coverage(question: Question) -> str:
     """Describe in full the coverage of a standing permission."""
     if "always" not in question.offered:
         return ""
-    covers = "do exactly this again, while nothing that it names has changed"
+    covers = "do exactly this, as long as nothing it depends on has changed"
+    if question.asks == RunCommand.asks:
+        covers = "run this exact command, as long as the files it names stay the same"
     if (scope := question.scope) is not None:
         where = "" if question.route.private else ", in this group"
         covers = flatten(scope.covers, REASON) + where
-    return f"“Conversation” and “always” would let me {covers}.\n"
+    choices = "If you choose “This conversation” or “Always”"
+    return f"{choices}, I will not ask again before I {covers}.\n"
 
 
-def _describe_requester(question: Question, at: Route, owners: Collection[str]) -> str:
+def _describe_requester(question: Question, at: Route, channels: Channels, people: People) -> str:
     """Describe who caused the call, unless it is the reader in their own chat."""
-    here = question.route
-    if here.private and here.is_same_chat(at) and question.principal in owners:
+    here, who = question.route, question.principal
+    if here.private and here.is_same_chat(at) and who in channels.owners:
         return ""
-    who = question.principal
     if who.startswith(PRINCIPAL):
-        who = f"the task {who.removeprefix(PRINCIPAL)}"
-        if question.session.startswith(SESSION):
-            return f"For {flatten(who)}.\n"
-    return f"For {flatten(who)} in {flatten(question.session)}.\n"
+        task = f"The task {flatten(who.removeprefix(PRINCIPAL))} asked for this"
+        is_run = question.session.startswith(SESSION)
+        return f"{task}.\n" if is_run else f"{task} in {flatten(question.session)}.\n"
+    reader = channels.recipient(who)
+    role = people.role(who)
+    person = flatten(who)
+    if name := people.known.get(who):
+        person = f"{flatten(name)} ({f'a {role}, ' if role else ''}{person})"
+    if reader is not None and reader.is_same_chat(at):
+        person = "You"
+    group = people.known.get(f"{channels.at(here).people}{here.chat}", "")
+    where = flatten(question.session)
+    if here.private and who not in channels.owners:
+        where = "a private chat"
+    elif group and not here.private:
+        where = f"the group “{flatten(group)}”"
+    return f"{person} asked for this in {where}.\n"
 
 
 def _describe_sources(question: Question) -> str:
     if not question.origins:
         return ""
-    named = ", ".join(flatten(origin, SOURCE) for origin in question.origins[:SOURCES])
-    more = len(question.origins) - SOURCES
-    return f"This conversation holds words from {named}{f' and {more} more' if more > 0 else ''}.\n"
+    origins = question.origins
+    named = ", ".join(flatten(name_source(one, SOURCE), SOURCE) for one in origins[:SOURCES])
+    more = len(origins) - SOURCES
+    return (
+        f"This conversation contains text from {named}{f' and {more} more' if more > 0 else ''}.\n"
+    )
+
+
+def describe_trust(question: Question) -> str:
+    """Describe the effect of the answer "source"."""
+    sources = flatten(name_sources(question.origins), REASON)
+    return f"Text read so far from {sources} now counts as trusted."
 
 
 def _format_ends(code: str, shown: str, size: int) -> list[Piece]:
     """Show both ends of a text that other messages show in full."""
     left_out = len(shown) - 2 * size
-    note = f"\n[… {left_out} characters; the whole stands above, marked {code} …]\n"
+    note = f"\n[… {left_out} characters; the full text is above, marked {code} …]\n"
     return [(shown[:size], "code"), (note, ""), (shown[-size:], "code")]
 
 
@@ -271,7 +306,7 @@ def _format_parts(code: str, shown: str, size: MessageSize) -> list[Rich]:
         start = end
     return [
         build_text(
-            (f"{code}, part {number} of {len(parts)} of what would run:\n", ""),
+            (f"{code}, part {number} of {len(parts)} of the full text:\n", ""),
             (part, "code"),
             (f"\n[end of part {number}]", ""),
         )

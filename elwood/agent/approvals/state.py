@@ -259,7 +259,7 @@ class ApprovalState(msgspec.Struct):
         here = sum(request.question.session == session for request in open_)
         if len(open_) < MAX_OPEN and here < MAX_OPEN_HERE:
             return None
-        return f"too many questions wait for the owner already ({here} of this conversation)"
+        return f"too many questions already wait for the owner ({here} from this conversation)"
 
 
 def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Permission | None:

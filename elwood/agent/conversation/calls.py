@@ -167,7 +167,7 @@ class ApprovalScope(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     # Short description ("write in notes/").
     words: str
-    # Full description, after "would let me".
+    # Full description, after "I will not ask again before I".
     covers: str
     # Suffix of *words* if something must stay the same (" (same code)").
     note: str = ""
@@ -186,6 +186,8 @@ class Plan(msgspec.Struct, frozen=True):
     outgoing: str = ""
     # What a permission may cover besides exactly this call, if people have a notion of it.
     scope: ApprovalScope | None = None
+    # Completes "May I …" for this call better than the words of its action do.
+    asks: str = ""
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):

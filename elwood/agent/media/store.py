@@ -30,6 +30,8 @@ READ_LIMIT, MAX_PRINTED = 60.0, 8 << 20
 MAX_LOOK, MAX_SCANNED, PICTURE, SCANNED_PAGE = 5 << 20, 10, 2500, 3000
 # A page with fewer characters is a scan.
 LEAST_TEXT = 20
+# A path with the sender's file name behind a date and an id, or with these two only.
+_RECEIVED = re.compile(rf"{FOLDER}/[^/]+/(?:\d{{4}}-\d\d-\d\d-(?:[\w-]{{15,16}}|[^-]+)-)?(\w[^/]*)")
 _PICTURES = {
     "a JPEG picture": "image/jpeg",
     "a PNG picture": "image/png",
@@ -73,11 +75,11 @@ class FileKeeper(msgspec.Struct, frozen=True):
             return await self._with_text(session, file, decode(data, ""), file.path)
         if media := _PICTURES.get(kind):
             if len(data) > MAX_LOOK:
-                return _add_remark(file, "too large to be looked at; as a photo it would do")
+                return _add_remark(file, "too large for you to see; a photo of it would do")
             return replace(file, media=media, tokens=PICTURE)
         is_sheet = PurePath(file.path).suffix.lower() in (".xlsx", ".xlsm")
         if not (data.startswith(b"%PDF") or is_sheet):
-            return _add_remark(file, f"it is {kind}, which only a command can open")
+            return _add_remark(file, f"it is {kind}; only a command can open it")
         made = await self._extract(data)
         if isinstance(made, str):
             return _add_remark(file, made)
@@ -86,7 +88,7 @@ class FileKeeper(msgspec.Struct, frozen=True):
         if len(text.strip()) >= LEAST_TEXT * pages:
             return await self._with_text(session, file, text, "")
         if pages > MAX_SCANNED or len(data) > MAX_LOOK:
-            return _add_remark(file, f"a scan of {pages} pages, which is too long to be looked at")
+            return _add_remark(file, f"a scan of {pages} pages, too long for you to see")
         scan = replace(file, media="application/pdf", tokens=SCANNED_PAGE * pages)
         return _add_remark(scan, f"a scan of {pages} pages, without text")
 
@@ -99,7 +101,7 @@ class FileKeeper(msgspec.Struct, frozen=True):
                 name = f"{PurePath(file.path).name}.txt"
                 whole = (await self.keep(session, name, "text", text.encode()))[0].path
             file = _add_remark(
-                file, f"the first {MAX_TEXT:,} of {len(text):,} characters; all: {whole}"
+                file, f"the first {MAX_TEXT:,} of {len(text):,} characters; the whole text: {whole}"
             )
         return replace(file, text=text[:MAX_TEXT])
 
@@ -118,7 +120,7 @@ class FileKeeper(msgspec.Struct, frozen=True):
         except SandboxFailed as error:
             return f"it could not be read: {error}"
         if done.code == MISSING:
-            return "it cannot be read without the extra `media` (pip install 'elwood[media]')"
+            return "it can be read only with the extra `media` (pip install 'elwood[media]')"
         if done.code != 0 or done.cut:
             return "it could not be read: it is damaged, protected by a password, or too large"
         return done.output
@@ -126,6 +128,16 @@ class FileKeeper(msgspec.Struct, frozen=True):
 
 def _add_remark(file: ReceivedFile, what: str) -> ReceivedFile:
     return replace(file, about=f"{file.about}; {what}")
+
+
+def display_name(path: str) -> str:
+    """Return the name that the sender gave to a received file; other paths are unchanged.
+
+    >>> display_name("received/tg-1/2026-11-27-AgADx-plan.txt"), display_name("notes/plan.txt")
+    ('plan.txt', 'notes/plan.txt')
+    """
+    found = _RECEIVED.fullmatch(path)
+    return path if found is None else found[1]
 
 
 def safe(name: str) -> str:
@@ -143,7 +155,7 @@ def safe(name: str) -> str:
 def _write_file(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:
     """Write a file, then remove the oldest of *folder* if it is over the budget; blocks."""
     if len(data) > budget:
-        raise PathRefused(name, f"has {len(data):,} bytes, more than media.budget allows")
+        raise PathRefused(name, f"has {len(data):,} bytes, which is more than media.budget allows")
     try:
         there = {found: about for found, about in root.stats(folder) if found != name}
     except PathMissing:

@@ -6,7 +6,7 @@ or a requester other than the owner, gives the same decision or a stricter one.
 
 import hashlib
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal, TypeGuard, assert_never
 
 import msgspec
@@ -28,6 +28,7 @@ from elwood.agent.conversation.calls import (
     WriteFile,
 )
 from elwood.agent.conversation.labels import Label
+from elwood.agent.media.store import display_name
 from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import cut
@@ -116,9 +117,9 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
     >>> decide("schedule", Schedule(), clean, Rules())
     Allow(why='')
     >>> decide("schedule", Schedule(), read, Rules()).why
-    'it has something done later, and this conversation has read example.org'
+    'it plans something for later, and text from example.org may have prompted it'
     >>> decide("mail", SendMessage("person"), clean, Rules())
-    Ask(why='it says something to somebody else', remember=True)
+    Ask(why='it sends a message to someone else', remember=True)
     >>> decide("mail", SendMessage("person"), clean, Rules(tools={"mail": "allow"}))
     Allow(why='your settings allow mail')
     """
@@ -128,13 +129,15 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
             _decide_by_requester(action, situation) or _decide_by_audience(situation) or decision
         )
     if isinstance(decision, Ask) and situation.is_untrusted:
-        read = f", and {_describe_sources(situation)}" if situation.label.untrusted else ""
-        decision = Ask(f"{decision.why}{read}", remember=False)
+        why = _add_sources(decision.why, situation) if situation.label.untrusted else decision.why
+        decision = Ask(why, remember=False)
     match rules.tools.get(tool), decision:
         case ("deny", Allow() | Ask()):
             return Deny(f"your settings forbid {tool}")
         case ("ask", Allow()):
-            return Ask(f"your settings ask about {tool}", remember=not situation.is_untrusted)
+            return Ask(
+                f"your settings say to ask about {tool}", remember=not situation.is_untrusted
+            )
         case ("allow", Ask(remember=True)):
             return Allow(f"your settings allow {tool}")
         case _:
@@ -158,14 +161,10 @@ def _decide_by_action(action: Action, situation: Situation) -> Decision:
         case ReadFiles() | SaveMemory() | SendMessage("owner"):
             return Allow()
         case WriteFile(protected=True):
-            why = "the file instructs Elwood or starts programs"
-            return (
-                Deny(f"{why}, and {_describe_sources(situation)}")
-                if untrusted
-                else Ask(why, remember=False)
-            )
+            why = "this file can instruct me or start programs"
+            return Deny(_add_sources(why, situation)) if untrusted else Ask(why, remember=False)
         case WriteFile(foreign=foreign):
-            why = "it overwrites or deletes a file not written in this conversation"
+            why = "it replaces or deletes a file that I did not write in this conversation"
             return Ask(why, remember=False) if foreign and untrusted else Allow()
         case RunCommand(judged, why):
             if judged == "forbidden":
@@ -173,37 +172,36 @@ def _decide_by_action(action: Action, situation: Situation) -> Decision:
             if judged == "ask":
                 return Ask(why, remember=False)
             if judged == "unclear" or (judged == "listed" and untrusted):
-                return Ask(why or "the command is not one of the safe ones", remember=True)
+                return Ask(why or "the command is not on the list of safe commands", remember=True)
             return Allow(why)
         case FetchUrl():
             return _decide_fetch(action, situation)
         case SearchWeb(quotes):
             if _may_leak(quotes, situation):
-                return Ask(
-                    f"the words to search for carry {_shorten_name(quotes.what)}", remember=True
-                )
+                return Ask(f"the search words contain {_shorten_name(quotes.what)}", remember=True)
             return Allow()
         case SendRequest(host, destination):
             if destination == "blocked":
                 return Deny(f"your settings block {host}")
             if destination == "allowed" and not untrusted:
-                return Allow("the host is on your list")
-            return Ask(f"it sends something to {host}", remember=destination != "ask")
+                return Allow("your settings allow this host")
+            return Ask(f"it sends data to {host}", remember=destination != "ask")
         case SendMessage(to):
-            whom = "a group" if to == "group" else "somebody else"
-            return Ask(f"it says something to {whom}", remember=True)
+            whom = "a group" if to == "group" else "someone else"
+            return Ask(f"it sends a message to {whom}", remember=True)
         case Reschedule(own=True):
-            return Allow("it is the task whose run this is")
+            return Allow("the task changes itself")
         case Schedule(quotes) if not untrusted and _may_leak(quotes, situation):
-            return Ask(f"it plans an address with {_shorten_name(quotes.what)}", remember=False)
+            why = f"it plans to open an address that contains {_shorten_name(quotes.what)}"
+            return Ask(why, remember=False)
         case Schedule() | Reschedule():
-            return Ask("it has something done later", remember=False) if untrusted else Allow()
+            return Ask("it plans something for later", remember=False) if untrusted else Allow()
         case CallRemote("read", open_world, quotes):
             if leaking and open_world:
-                why = "it takes private data to a service that others can see"
+                why = "it could send private data to an outside service"
                 return Ask(why, remember=False)
             if open_world and _may_leak(quotes, situation):
-                why = f"it takes {_shorten_name(quotes.what)} to a service that others can see"
+                why = f"it sends {_shorten_name(quotes.what)} to an outside service"
                 return Ask(why, remember=True)
             return Allow()
         case CallRemote(risk) | Other(risk):
@@ -217,22 +215,22 @@ def _decide_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
     if fetch.destination == "blocked":
         return Deny(f"your settings block {host}")
     if fetch.destination == "ask":
-        return Ask(f"your settings ask about {host}", remember=False)
+        return Ask(f"your settings say to ask about {host}", remember=False)
     untrusted = situation.is_untrusted
     before, named = situation.named_before, situation.named_before | situation.named_now
     if untrusted and situation.label.private:
         if _is_named(fetch, before):
-            return Allow("you named this page before anything untrusted was read")
+            return Allow("you named this page before I read any text from others")
         what = _shorten_name(quotes.what) if quotes else "private data"
-        return Ask(f"the address at {host} could carry {what} out", remember=False)
+        return Ask(f"the address at {host} could send {what} there", remember=False)
     if _is_named(fetch, named):
         return Allow("you named this page")
     if fetch.destination == "allowed" and not untrusted:
-        return Allow("the host is on your list")
+        return Allow("your settings allow this host")
     if _may_leak(quotes, situation):
-        return Ask(f"the address at {host} carries {_shorten_name(quotes.what)}", remember=True)
+        return Ask(f"the address at {host} contains {_shorten_name(quotes.what)}", remember=True)
     if fetch.extra > MAX_EXTRA:
-        return Ask(f"the address at {host} carries {fetch.extra} characters", remember=True)
+        return Ask(f"the address at {host} is long: {fetch.extra} characters", remember=True)
     return Allow("you named the host" if host in named else "")
 
 
@@ -250,8 +248,8 @@ def _decide_by_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
     if risk == "read":
         return Allow()
     if risk == "write":
-        return Ask("it changes something", remember=True)
-    return Ask("it destroys something", remember=False)
+        return Ask("it may change something", remember=True)
+    return Ask("this cannot be undone", remember=False)
 
 
 def _decide_by_requester(action: Action, situation: Situation) -> Ask | None:
@@ -266,19 +264,19 @@ def _decide_by_requester(action: Action, situation: Situation) -> Ask | None:
             case SendMessage("owner") | SearchWeb() | FetchUrl():
                 return None
             case _:
-                return Ask("a guest wants it", remember=False)
+                return Ask("this request is not from you", remember=False)
     plans = isinstance(action, Schedule) or action == Reschedule()
     if situation.principal == "task" and plans:
-        return Ask("a task wants to change what is done later", remember=False)
+        return Ask("a task asked to change your tasks", remember=False)
     everything = Label(untrusted=True, private=True)
     if situation.principal == "task" and situation.label == everything and has_effect(action):
-        return Ask("it would be done while nobody looks", remember=False)
+        return Ask("a task would do this while you are not looking", remember=False)
     return None
 
 
 def _decide_by_audience(situation: Situation) -> Ask | None:
     """Ask before private data is shown to others."""
-    why = "what it finds may be private, and the answer is in a group, where others read it too"
+    why = "it may find private data, and everyone in the group reads my answer"
     return Ask(why, remember=True) if situation.shows else None
 
 
@@ -295,16 +293,30 @@ def has_effect(action: Action) -> bool:
             return True
 
 
-def _describe_sources(situation: Situation) -> str:
-    """Name, for the middle of a sentence, the sources whose words may steer the model."""
-    names = [_shorten_name(name) for name in situation.origins[:MAX_NAMES]] or ["strangers' words"]
-    more = len(situation.origins) - MAX_NAMES
+def _add_sources(why: str, situation: Situation) -> str:
+    return f"{why}, and text from {name_sources(situation.origins)} may have prompted it"
+
+
+def name_sources(origins: Sequence[str]) -> str:
+    """Name, for the middle of a sentence, the sources whose words may steer the model.
+
+    >>> name_sources(["example.org", "received/tg-1/2026-11-27-AgADx-a.txt"])
+    'example.org and the file “a.txt”'
+    """
+    names = [name_source(origin, MAX_NAME) for origin in origins[:MAX_NAMES]] or ["strangers"]
+    more = len(origins) - MAX_NAMES
     if more > 0:
         names.append(f"{more} more")
-    joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"this conversation has read {joined}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _shorten_name(name: str) -> str:
+def name_source(origin: str, limit: int) -> str:
+    """Name a source for people: a received file by the name that its sender gave it."""
+    name = display_name(origin)
+    shown = _shorten_name(name, limit)
+    return shown if name == origin else f"the file “{shown}”"
+
+
+def _shorten_name(name: str, limit: int = MAX_NAME) -> str:
     # Strangers choose these names.
-    return escape_invisible(cut(name, MAX_NAME)).replace("\n", "")
+    return escape_invisible(cut(name, limit)).replace("\n", "")

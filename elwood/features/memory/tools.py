@@ -149,7 +149,10 @@ class NoteTools:
         question = f"Delete {which} {', '.join(names)} for good. This cannot be undone."
         strange = ", ".join(key for key, note in notes.items() if note.untrusted)
         facts = {"notes": " ".join(notes), "untrusted": strange}
-        return Plan(Other("destructive"), question, facts)
+        asks = f"delete {len(notes)} notes for good"
+        if len(notes) == 1:
+            asks = f"delete the note “{next(iter(names))}” for good"
+        return Plan(Other("destructive"), question, facts, asks=asks)
 
 
 async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:

@@ -44,9 +44,9 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
 
     >>> facts = {"sandbox": "bubblewrap", "file a.py": "1", "file b.csv": "2"}
     >>> scope_of("wc -l a.py b.csv", facts).covers
-    'run this command, word for word, whatever is in its files'
+    'run this exact command, even if the files it names have changed'
     >>> scope_of("python3 a.py b.csv", facts).covers
-    'run this command, word for word, while nothing changes in a.py; its other files may change'
+    'run this exact command, as long as nothing changes in a.py; other files it names may change'
     >>> scope_of("python3 -c 'print(1)'", facts), scope_of("wc a.py && ls", facts)
     (None, None)
     """
@@ -59,13 +59,13 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
     if code is None:
         return None
     bound = {one: facts[one] for one in files if one in code or facts[one].endswith(UNTRUSTED)}
-    covers = "whatever is in its files"
+    covers = "even if the files it names have changed"
     if bound:
         names = escape_names([one.removeprefix("file ") for one in bound], 3)
-        covers = f"while nothing changes in {names}; its other files may change"
+        covers = f"as long as nothing changes in {names}; other files it names may change"
     note = " (same code)" if code else " (same files)" if bound else ""
     key = json.dumps([argv, facts["sandbox"], bound], sort_keys=True)
-    return ApprovalScope((key,), command, f"run this command, word for word, {covers}", note)
+    return ApprovalScope((key,), command, f"run this exact command, {covers}", note)
 
 
 def _list_code(program: str, args: list[str], files: list[str]) -> list[str] | None:

@@ -131,8 +131,8 @@ async def test_ap_01_ap_24_ap_27_ap_28_only_owners_decide(world: World) -> None:
         for other in others:
             for route in (OWNER_ROUTE, Route("telegram", "2")):
                 settled = await ask.press(data(world, "Allow once"), by=other, route=route)
-                assert "not yours" in settled.text
-            assert "not yours" in (await ask.rule(CODE, "once", by=other)).text
+                assert "Only my owner" in settled.text
+            assert "Only my owner" in (await ask.rule(CODE, "once", by=other)).text
         assert await ask.seek(asked) == Pending()
     assert not ruled(world)
 
@@ -272,8 +272,8 @@ async def test_a_scope_has_the_same_text_everywhere(world: World) -> None:
             "This conversation: write in notes/",
             "Always: write in notes/",
         ]
-        covers = "would let me write any file in notes/ or in its subfolders."
-        assert f"“Conversation” and “always” {covers}" in post.part.text
+        covers = "write any file in notes/ or in its subfolders."
+        assert f"I will not ask again before I {covers}" in post.part.text
         pressed = await ask.press(data(world, "Always"))
         assert pressed == CommandResult("Always allowed: write in notes/", ok=True)
         by = Verdict("standing", f"permission 1 of {OWNER}")
@@ -325,7 +325,7 @@ async def test_ap_15_untrusted_conversations_have_no_permissions(world: World, b
         answers: tuple[OwnerAnswer, ...] = ("always", "conversation")
         for answer in answers:
             settled = await ask.rule(CODES[1][-6:], answer)
-            assert (settled.ok, "only: once, source, denied" in settled.text) == (False, True)
+            assert (settled.ok, "only with: once, source, denied" in settled.text) == (False, True)
         for letter in "ac":
             assert not (await ask.press(f"a:{ids(world)[1]}:{letter}")).ok
         assert await ask.seek(question("b", exact="get", **tainted)) == Pending()
@@ -364,7 +364,7 @@ async def test_revoked_and_expired_permissions_cover_nothing(world: World) -> No
         assert await ask.seek(question("c", exact="exact a")) == Pending()
         world.now += world.settings.standing
         assert await ask.seek(question("d", exact="exact b")) == Pending()
-        assert "Nothing is permitted for good." in (await standing(ask)).text
+        assert "There are no standing permissions." in (await standing(ask)).text
         assert not (await ask.box.address.ask(RevokePermission(number=2, by=OWNER))).ok
     assert PermissionRevoked(1, OWNER) in world.entries()
 
@@ -410,7 +410,7 @@ async def test_only_owners_list_and_revoke_permissions(world: World) -> None:
         await ask.press(data(world, "Always"))
         await ask.seek(question("open"))
         for other in ("tg:7", ""):
-            assert "not yours" in (await standing(ask, other)).text
+            assert "Only my owner" in (await standing(ask, other)).text
             assert not (await ask.box.address.ask(RevokePermission(number=1, by=other))).ok
         for owner in (OWNER, CONTROL):
             assert f"{CODES[1][-6:]}: run_command make open" in (await standing(ask, owner)).text
@@ -501,7 +501,7 @@ async def test_ap_20_guesses_are_rate_limited(
         assert sum("Too many" in answer.text for answer in answers) == 180
         assert "Too many" in (await ask.press(data(world, "Allow once"))).text
         assert "Too many" in (await ask.rule(CODE, "once")).text
-        assert (await ask.rule("ZZZZZZ", "once", CONTROL)).text.startswith("No call")
+        assert (await ask.rule("ZZZZZZ", "once", CONTROL)).text.startswith("No question")
         mock_clock.jump(61.0)
         assert (await ask.press(data(world, "Allow once"))).ok
 
@@ -588,7 +588,7 @@ async def test_without_an_owners_chat_the_answer_is_no(world: World) -> None:
     assert isinstance(answer, Verdict)
     assert (answer.ruling, answer.why) == (
         "denied",
-        "nobody can be asked: no chat of an owner is configured",
+        "there is no one to ask: no chat of an owner is configured",
     )
     assert not world.entries()
 
@@ -640,7 +640,7 @@ async def test_ap_21_excess_questions_are_refused(world: World) -> None:
         answers = [await ask.seek(question(f"c{n}")) for n in range(MAX_OPEN_HERE + 3)]
         refused = [answer for answer in answers if isinstance(answer, Verdict)]
         assert [answer.ruling for answer in refused] == ["denied"] * 3
-        assert "too many questions wait" in refused[0].why
+        assert "too many questions already wait" in refused[0].why
         assert await ask.seek(question("other", session="tg-2")) == Pending()
         assert (await ask.rule(CODE, "denied")).ok
         assert await ask.seek(question("room again")) == Pending()

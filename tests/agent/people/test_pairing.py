@@ -57,7 +57,7 @@ async def test_only_an_owners_first_press_counts(world: World) -> None:
         for thief in ("tg:7", "tg:8", ""):
             settled = await ask.press(data, by=thief)
             assert not settled.ok
-            assert "not yours" in settled.text
+            assert "Only my owner" in settled.text
         assert await ask.meet(7) == Stranger(None)
         outcomes: list[bool] = []
 
@@ -301,8 +301,8 @@ async def test_removing_a_person_cancels_their_questions(world: World) -> None:
         assert await ask.meet(7) == Known()
         removed = await ask.box.address.ask(change(who="Eve"))
         assert removed.text == (
-            "Eve (tg:7) is removed. Calls of theirs that waited for you will not run: 1. "
-            "Permissions that you gave for their sake are revoked: 1 (run_command make t1/c1)."
+            "Eve (tg:7) can no longer talk to me. I took back 1 of my questions. "
+            "Permissions that they had caused are revoked: 1 (run_command make t1/c1)."
         )
         assert not (await ask.box.address.ask(change(who="Eve"))).ok
     async with running(world, OWNER_ROUTE) as ask:

@@ -148,7 +148,7 @@ def test_row_of_the_table(row: str) -> None:
         if isinstance(decision, Ask) and in_row(row).label.untrusted:
             # No question offers "always" (AP-15, TA-14, TA-35), and each has its reason.
             assert not decision.remember
-            assert "has read" in decision.why
+            assert "may have prompted it" in decision.why
 
 
 def test_every_row_is_covered() -> None:
@@ -347,7 +347,7 @@ def test_some_calls_need_approval_every_time(action: Action) -> None:
 def test_any_call_can_require_approval() -> None:
     rules = Rules(tools={"t": "ask"})
 
-    assert decide("t", ReadFiles(), OWNER, rules) == Ask("your settings ask about t", True)
+    assert decide("t", ReadFiles(), OWNER, rules) == Ask("your settings say to ask about t", True)
     untrusted = decide("t", ReadFiles(), in_row("TA-12"), rules)
     assert isinstance(untrusted, Ask)
     assert not untrusted.remember
@@ -373,8 +373,8 @@ def test_a_reason_names_its_sources_on_one_line() -> None:
     decision = decide("t", Schedule(), read, Rules())
 
     assert isinstance(decision, Ask)
-    assert "has read a.example, x⟨U+202E⟩⏎y" in decision.why
-    assert decision.why.endswith("c.example and 2 more")
+    assert "text from a.example, x⟨U+202E⟩⏎y" in decision.why
+    assert decision.why.endswith("c.example and 2 more may have prompted it")
     assert "\n" not in decision.why
     assert len(decision.why) < 300
 

@@ -171,7 +171,7 @@ async def test_a_question_names_the_source_of_a_reminder() -> None:
 
     why = await talk.call("schedule", name="obey")
 
-    assert why == "it has something done later, and this conversation has read your tasks"
+    assert why == "it plans something for later, and text from your tasks may have prompted it"
     assert "source" in talk.approver.asked[-1].question.offered
     assert not talk.state.taint.label.untrusted
 
@@ -180,7 +180,7 @@ async def test_a_long_address_needs_the_owner() -> None:
     long = f"https://host.example/?q={'x' * 300}"
     talk = Talk()
     talk.say("hello")
-    assert await talk.get(long) == "the address at host.example carries 304 characters"
+    assert await talk.get(long) == "the address at host.example is long: 304 characters"
     assert await talk.get("https://mine.example/?q=" + "x" * 300) == ""  # may receive data
     talk.say(f"open {long}")
     assert await talk.get(long) == ""
@@ -188,7 +188,7 @@ async def test_a_long_address_needs_the_owner() -> None:
     talk.page = long
     talk.say("what is new?")
     await talk.search("news")
-    assert "carries 304 characters" in await talk.get(long)
+    assert "is long: 304 characters" in await talk.get(long)
 
 
 WORDS = "My account is DE89 3704 0044 0532 0130 00 at the old bank."
@@ -215,7 +215,7 @@ async def test_the_owners_words_need_approval_once_tainted(source: str, way: str
         why = await talk.search(carried)
 
     assert "text from your own words in this conversation" in why
-    assert "this conversation has read" in why
+    assert "may have prompted it" in why
 
 
 async def test_ordinary_browsing_needs_no_approval() -> None:

@@ -102,7 +102,7 @@ async def test_an_approved_nested_write_runs() -> None:
     assert scene.told == "did a"
     [asked] = scene.approver.asked
     assert asked.question.call == "t1/c0.1"
-    assert asked.question.why == "it changes something; it is part of outer o"
+    assert asked.question.why == "it may change something; it is part of outer o"
     kinds = [type(e) for e in scene.entries if getattr(e, "call", "") == "c0.1"]
     assert kinds.index(CallPending) < kinds.index(CallStarted) < kinds.index(CallEnded)
     assert scene.receipts == [("c0.1", "act", "ok"), ("c0", "outer", "ok")]
@@ -362,7 +362,7 @@ async def test_nested_private_text_needs_approval() -> None:
     )
     await scene.perform()
     [asked] = scene.approver.asked
-    assert "carry text from" in asked.question.why
+    assert "contain text from" in asked.question.why
     assert scene.done == []
 
 

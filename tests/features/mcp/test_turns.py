@@ -71,7 +71,7 @@ async def test_the_question_about_a_call_shows_all_arguments(tmp_path: Path) -> 
         asked = await house.line.hear(lambda text: "to be seen" in text)
         assert "Call echo of the MCP server fake" in asked
         await house.line.say("/approvals")
-        listed = await house.line.hear(lambda text: "Waiting for a decision" in text)
+        listed = await house.line.hear(lambda text: "These questions wait for you" in text)
         code = listed.partition(": fake__echo")[0].split()[-1]
         await house.line.say(f"/allow {code} once")
         assert "to be seen" in await house.line.hear(lambda text: "answered (not instr" in text)

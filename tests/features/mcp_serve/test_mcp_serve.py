@@ -151,7 +151,7 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
             nursery.start_soon(ask)
             await one.until(one.buttons)
             [question] = one.buttons()
-            assert "this conversation has read a message sent by an MCP client" in question.text
+            assert "text from a message sent by an MCP client may have prompted it" in question.text
             # A program cannot approve its own call, even with the code.
             [code] = [request.code for request in approvals(one.state)[1].calls.open()]
             _, text = await call(client, "ask", message=f"/allow {code} once")

@@ -388,11 +388,11 @@ async def test_tg_26_27_28_a_press_belongs_to_its_user_and_is_answered() -> None
         [press] = house.presses
         assert (press.data, press.message) == ("p:ABCD2345:y", f"{OWNER}:{message.message_id}")
 
-        house.press = lambda _: CommandResult("This is not yours to decide.", ok=False)
+        house.press = lambda _: CommandResult("Only my owner can decide this.", ok=False)
         query = fake.press("p:ABCD2345:y", user=666, message=message)
         await fake.until(lambda: fake.answered[query])
         assert house.presses[1].principal == "tg:666"  # though it was in the owner's chat
-        assert "not yours" in fake.answered[query]
+        assert "Only my owner" in fake.answered[query]
         assert (message.edits, house.edits) == (0, [])  # approvals edit it through the outbox
 
         house.press = lambda _: CommandResult("This has expired.", ok=False)

@@ -354,7 +354,7 @@ class ApprovalClient:
             offered=tuple(offered),
             origins=origins,
             scope=wanted.scope if why.remember else None,
-            asks=action.asks,
+            asks=wanted.plan.asks or action.asks,
             arguments=call.call.arguments,
             message=turn.message,
         )
