@@ -156,7 +156,7 @@ async def test_answers_for_a_lost_group_go_to_the_owner(h: Home) -> None:
         may.set()
         await life.until(lambda: h.texts())
         told = h.texts()[-1]
-        assert "Nothing I send to the group -500 arrives any more (Ann removed me from it)." in told
+        assert "I can no longer send messages to the group -500: Ann removed me from it." in told
         assert told.endswith("The answer is 42.")
         await life.settled()
         late = [given for _, given in h.fake.calls[calls:] if given.get("chat_id") == GROUP]

@@ -32,7 +32,7 @@ def allows(ruling: Ruling | None) -> bool:
 
 
 Risk = Literal["read", "write", "destructive"]
-# The owner's rules about a host: on their list, to be asked about, forbidden, or no rule.
+# The owner's rule about a host: on their list, ask first, forbidden, or no rule.
 Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
@@ -69,7 +69,7 @@ class WriteFile(msgspec.Struct, frozen=True):
 class RunCommand(msgspec.Struct, frozen=True):
     """Run a command in the sandbox, judged by its words.
 
-    "listed": safe by the owner's settings, unless strangers may steer; "ask": the owner is asked
+    "listed": safe by the owner's settings, unless strangers may steer; "ask": the owner decides
     each time.
     """
 
@@ -81,7 +81,7 @@ class RunCommand(msgspec.Struct, frozen=True):
 class FetchUrl(msgspec.Struct, frozen=True):
     """Fetch a page.  *url* is canonical; *extra* is the length of its path and query.
 
-    *quotes* is known text in the address; the gate finds it, as for all actions that have it.
+    *quotes* is quoted text in the address; the gate finds it, as for all actions that have it.
     """
 
     asks: ClassVar = "open this page"
@@ -138,7 +138,7 @@ class CallRemote(msgspec.Struct, frozen=True):
 
 
 class Other(msgspec.Struct, frozen=True):
-    """Any other action; only the risk is known."""
+    """Any other action, of which Elwood knows only the risk."""
 
     asks: ClassVar = ""
     risk: Risk
@@ -177,9 +177,9 @@ class Plan(msgspec.Struct, frozen=True):
     """An examined call."""
 
     action: Action
-    # What will run, complete, as the owner is asked about it.
+    # The complete action, as the question to the owner shows it.
     subject: str
-    # What the outcome depends on besides the arguments: parsed argv, hashes of named files,
+    # Other things that the outcome depends on: parsed argv, hashes of named files,
     # resolved references, the sandbox.
     facts: Mapping[str, str] = msgspec.field(default_factory=dict)
     # The text that would leave Elwood, if any.
@@ -191,7 +191,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The receipt of a call that read what a task watches, at Unix time *at*.
+    """The receipt of a call that read the watched target of a task, at Unix time *at*.
 
     *text* is its result; the log does not contain it.
     """

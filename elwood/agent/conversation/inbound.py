@@ -13,7 +13,7 @@ from elwood.agent.conversation.run import RunBounds
 from elwood.foundation.runtime import Request
 from elwood.foundation.text.lines import one_line
 
-# Roles: owners; people with access; and others who may talk, such as members of a group.
+# Roles: owners; people with access; and other speakers, such as members of a group.
 Role = Literal["admin", "member", "guest"]
 
 
@@ -52,7 +52,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Too many messages are waiting; this one was not taken."""
+    """Too many messages are waiting; the session did not take this message."""
 
     waiting: int
 
@@ -103,7 +103,7 @@ class Inbound(Request[Reception], frozen=True, kw_only=True):
     heard: str = ""
     # Files that the session must fetch.
     pending: tuple[PendingFile, ...] = ()
-    # Reads that found a change in what a task watches.
+    # Reads that found a change in the watched target of a task.
     looks: tuple[Look, ...] = ()
 
 
@@ -115,7 +115,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 # Prefixes of the data of buttons that answer a question; other buttons belong to approvals.
-# Answers to the model are words, whatever the label; those to Elwood are its commands.
+# Answers to the model are words with any label; answers to Elwood are its commands.
 _ANSWER, _COMMAND = "q:", "c:"
 
 

@@ -65,7 +65,7 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     file: ReceivedFile | None = None
     words: str = ""  # the transcript of a recording, marked as one
-    trouble: str = ""  # what went wrong, for the sender and the model
+    trouble: str = ""  # the error, for the sender and the model
 
 
 class Human(msgspec.Struct, frozen=True, tag="human"):

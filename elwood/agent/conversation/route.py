@@ -23,7 +23,7 @@ class Route(msgspec.Struct, frozen=True):
     thread: _Id = msgspec.field(default="", name="topic")
     """Id of the thread in the chat, if any."""
     private: bool = True
-    """Whether there is only one reader, who may see drafts."""
+    """Whether there is only one reader, so drafts can be shown."""
     reply_to: _OptionalId = None
     """Id of the message that the answer refers to, if that helps the reader."""
 

@@ -18,7 +18,7 @@ WORDS = {
     "zh": "停, 停止, 停下, 等等, 等一下, 取消",
     "ja": "止めて, やめて, ストップ, 待って, 中止, キャンセル",
 }
-# Maximum characters of such a message; a longer one is not compared.
+# Maximum characters of such a message; longer ones are not compared.
 MAX_WORDS = 40
 
 

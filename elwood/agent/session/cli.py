@@ -19,14 +19,18 @@ def _of_receipts(parser: "ArgumentParser") -> None:
     parser.add_argument("--outcome", choices=OUTCOMES, help="only calls with this outcome")
     json_switch(parser)
     parser.add_argument(
-        "--limit", metavar="N", type=count, default=100, help="maximum number of calls (100)"
+        "--limit",
+        metavar="N",
+        type=count,
+        default=100,
+        help="maximum number of calls (default: 100)",
     )
 
 
 def _of_verify(parser: "ArgumentParser") -> None:
     from pathlib import Path
 
-    parser.add_argument("paths", nargs="*", type=Path, help="journals or folders (all)")
+    parser.add_argument("paths", nargs="*", type=Path, help="journals or folders (default: all)")
     parser.add_argument(
         "--against", metavar="BACKUP", type=Path, help="also compare with this backup"
     )
@@ -36,18 +40,20 @@ def _of_verify(parser: "ArgumentParser") -> None:
 
 
 def _of_show(parser: "ArgumentParser") -> None:
-    parser.add_argument("session", metavar="ID", help="the conversation, as listed by session list")
+    parser.add_argument("session", metavar="ID", help="the conversation; see elwood session list")
     parser.add_argument("--turn", metavar="N", type=count, help="show this turn")
 
 
 def _of_export(parser: "ArgumentParser") -> None:
     from pathlib import Path
 
-    parser.add_argument("id", metavar="ID", help="the conversation, as listed by session list")
+    parser.add_argument("id", metavar="ID", help="the conversation; see elwood session list")
     parser.add_argument(
-        "--format", choices=["md", "html"], default="md", help="format of the file (md)"
+        "--format", choices=["md", "html"], default="md", help="format of the file (default: md)"
     )
-    parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="output file (stdout)")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=Path, help="output file (default: stdout)"
+    )
 
 
 COMMANDS = (
@@ -59,7 +65,7 @@ COMMANDS = (
         within=(
             CliCommand(
                 "verify",
-                "check that no record was edited, moved or removed",
+                "Check that no record was edited, moved or removed.",
                 imported(VERIFY, "verify"),
                 _of_verify,
                 needs=lambda given: "nothing" if given.paths else "settings",

@@ -69,9 +69,9 @@ async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
 @pytest.mark.parametrize(
     ("given", "left", "told"),
     [
-        ("1", ["one", "two", "four"], "I took back your last message and everything after"),
-        ("2", ["one", "four"], "I took back your last 2 messages and everything after"),
-        ("9", ["four"], "I took back your last 3 messages and everything after"),
+        ("1", ["one", "two", "four"], "I took back your last message and everything after it"),
+        ("2", ["one", "four"], "I took back your last 2 messages and everything after it"),
+        ("9", ["four"], "I took back your last 3 messages and everything after it"),
         ("ALL", ["four"], "I took back this whole conversation"),
         ("0", ["one", "two", "three", "four"], "Tell me how many of your messages"),
         ("two", ["one", "two", "three", "four"], "Tell me how many of your messages"),

@@ -93,7 +93,7 @@ def test_calls_are_listed_in_pages(given: str, count: int) -> None:
 
     assert len(told.footer.splitlines()) == count
     if count:
-        assert ": 20. The newest is the last." in told.text
+        assert ": 20. The newest is last." in told.text
         last = 20 if not given else 10
         assert told.footer.endswith(f"1970-01-01 00:{last} ✓ write_file {last} · #{last}")
     else:

@@ -347,7 +347,9 @@ async def test_each_kind_of_chat_has_its_menu() -> None:
     private, group = fake.menus["all_private_chats"], fake.menus["all_group_chats"]
     assert list(private) == list(group) == [one.name for one in BUILT_IN if one.menu == "everybody"]
     assert sorted(fake.menus[f"chat {OWNER}"]) == sorted(NAMES)
-    assert fake.menus[f"chat {OWNER}"]["undo"] == "take back your last message and everything after"
+    assert (
+        fake.menus[f"chat {OWNER}"]["undo"] == "take back your last message and everything after it"
+    )
 
 
 async def test_a_press_types_its_command_for_its_own_person_only() -> None:

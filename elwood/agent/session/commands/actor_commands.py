@@ -239,7 +239,7 @@ class Commands:
         state, now = self._log.state, self._core.clock.now()
         lines, (_, number) = branches(state.tree, state.path, now), asked_page(call.given)
         shown, pages = page(list(lines), number, PAGE, "/sessions")
-        text = "The conversations of this chat. /resume NUMBER goes back to one:"
+        text = "These are the conversations of this chat. /resume NUMBER goes back to one:"
         buttons = tuple(f"/resume {one}" for one in shown if one != state.tree.line)
         return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
 

@@ -93,7 +93,7 @@ class Branching:
             return CommandAnswer("There is nothing to take back in this conversation.")
         await self._notify_undone(back.gone)
         what = f"your last {count} messages" if count > 1 else "your last message"
-        what = "this whole conversation" if is_all else f"{what} and everything after"
+        what = "this whole conversation" if is_all else f"{what} and everything after it"
         text = f"I took back {what}. It is saved: see /sessions."
         if back.done:
             text += " My actions from that part are not undone."

@@ -56,7 +56,7 @@ BUILT_IN = (
         menu="nobody",
     ),
     _back(
-        name="undo", help="take back your last message and everything after",
+        name="undo", help="take back your last message and everything after it",
         usage="/undo 2 takes back the last two, /undo all the whole conversation.",
         run=_move(Branching.undo), menu="everybody",
     ),
@@ -105,14 +105,14 @@ BUILT_IN = (
         run=_here(Commands.approve),
     ),
     _may(
-        name="allow", help="approve an action that waits, or let a person in",
+        name="allow", help="approve something I am waiting for, or let a person in",
         usage="/allow CODE once, conversation, always or source. The code is in the details of the "
         "question and in /approvals. /allow CODE guest lets a person talk to me without trusting "
         "them.",
         run=_here(Commands.approve),
     ),
     _may(
-        name="deny", help="refuse an action that waits",
+        name="deny", help="refuse something I am waiting for",
         usage="/deny CODE, with a code as for /allow.",
         run=_here(Commands.approve),
     ),

@@ -60,7 +60,7 @@ def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAns
         f"{f' {DOT} #{one.name}' if one.name else ''}"
         for one in reversed(newest)
     ]
-    head = f"Calls of tools in this conversation: {len(ended)}. The newest is the last. "
+    head = f"Tool calls in this conversation: {len(ended)}. The newest is last. "
     head += "/receipts NUMBER shows one:"
     return CommandAnswer(head, "\n".join(lines), pages=pages)
 

@@ -227,7 +227,7 @@ class ApprovalClient:
     async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
         """Close the questions about these calls, which will not run, before that is recorded here.
 
-        With *anew*, also revoke the permissions of the conversation.
+        If *anew*, also revoke the permissions of the conversation.
         """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
         make = partial(WithdrawRequests, session=self._log.id, calls=calls, anew=anew)
