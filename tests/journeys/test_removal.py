@@ -39,7 +39,7 @@ def verify(capsys: pytest.CaptureFixture[str]) -> Verifying:
     def complaints(h: Home, *words: str) -> list[str]:
         code = run(h.config(), "receipts", "verify", *words)
         out, err = capsys.readouterr()
-        assert bool(code) == (bool(err) and "accepted" not in out)
+        assert bool(code) == (bool(err) and "Accepted." not in out)
         return list(err.splitlines())
 
     return complaints

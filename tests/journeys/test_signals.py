@@ -153,7 +153,7 @@ async def test_the_first_signal_waits_and_the_second_quits(tmp_path: Path) -> No
         one.types("go")
         await until((tmp_path / "workspace" / "began").exists)
         one.signal(signal.SIGTERM)
-        await one.shows("stopping: finishing run_command touch began; sleep 3600; press again")
+        await one.shows("still running “run_command touch began; sleep 3600”. Press Ctrl-C again")
         one.signal(signal.SIGTERM)
         assert await one.ended() == 130
         assert "Traceback" not in one.text

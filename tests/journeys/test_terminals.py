@@ -294,7 +294,7 @@ async def test_a_file_can_be_attached(h: Home) -> None:
         assert "milk and bread" in str(h.asked[-1].messages)
         for odd in ("/dev/zero", str(h.folder), str(h.folder / "none"), "note.txt"):
             why = await me.say("and this", "x", files=(odd,))
-            assert why.startswith(f"I cannot take {odd}: ")
+            assert why.startswith(f"I cannot read {odd}: ")
             print(why)
 
 
