@@ -90,5 +90,5 @@ def _choose_backup(config: Config, which: str) -> Path:
         return Path(which)
     number, backups = int(which[:10]), found(backup_folder(config))
     if not 1 <= number <= len(backups):
-        raise CliFailure(f"there is no backup number {which}; elwood backup list shows them")
+        raise CliFailure(f"There is no backup {which}. `elwood backup list` shows the numbers.")
     return backups[number - 1].path

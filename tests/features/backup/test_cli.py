@@ -53,7 +53,7 @@ def test_a_round_trip(home: Path) -> None:
 def test_a_failed_restore_is_reported(home: Path) -> None:
     here = scope(home)
     missing = elwood(home, "backup", "restore", "7", "--yes")
-    assert (missing.returncode, "no backup number 7" in missing.stderr) == (1, True)
+    assert (missing.returncode, "no backup 7" in missing.stderr) == (1, True)
     bad = home / "bad.tar.gz"
     bad.write_bytes(b"nothing")
     damaged = elwood(home, "backup", "restore", str(bad), "--yes")
