@@ -97,11 +97,13 @@ def run_own_app(
 
 # Introduction of the demo.
 TRY = """\
-This is Elwood with an offline model: eight commands. All else is real. Try:
-  write notes.txt: buy milk           below the answer stands what was done
-  run mv notes.txt milk.txt           it asks you first: answer as it says
-  remind me in 1 minute to call mum   comes by itself
-"help" lists the commands; /quit ends, and removes all that this made."""
+This is Elwood with an offline model. It knows eight commands.
+Everything else is real. Try:
+  write notes.txt: buy milk           the last lines show what was done
+  run mv notes.txt milk.txt           asks first; press Tab, then y to allow
+  remind me in 1 minute to call mum   you get a message in a minute
+"help" lists the commands.
+/quit ends the demo and deletes everything it created."""
 
 
 def demo(nothing: Config, given: Namespace) -> int:
@@ -125,7 +127,11 @@ def demo(nothing: Config, given: Namespace) -> int:
 def _remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if sys.stdin.isatty():
-        print(f"{folder}, all that the demo made, {'stays' if folder.exists() else 'is removed'}.")
+        print(
+            f"The demo could not delete its folder {folder}."
+            if folder.exists()
+            else f"The demo has deleted everything it created ({folder})."
+        )
 
 
 # --- how it runs ----------------------------------------------------------------------------------
@@ -242,7 +248,7 @@ async def _watch_signals(
             if busy and sys.stderr.isatty():
                 under_way = [state.turn.under_way for state in busy if state.turn is not None]
                 what = core.redactor(", ".join(under_way)) or "sending messages"
-                print(f"\nStopping: still {what}. Press Ctrl-C again to stop now.", file=sys.stderr)
+                print(f"\nStopping: still {what}. Press Ctrl-C again to quit now.", file=sys.stderr)
             core.stop.set()
 
 

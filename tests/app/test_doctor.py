@@ -513,8 +513,8 @@ async def test_rules_for_missing_programs_are_reported(tmp_path: Path) -> None:
     config = configured(tmp_path, f'sandbox.kind = "direct"\n[policy]\n{rules}')
     found = await local(config, shell.check)
     assert [one.what for one in found if one.subject == "policy"] == [
-        "policy.ask_commands: commands find no program gti",
-        "policy.safe_commands: commands find no program mkae",
+        "policy.ask_commands names gti, but commands find no such program",
+        "policy.safe_commands names mkae, but commands find no such program",
     ]
 
 

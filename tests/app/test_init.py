@@ -125,7 +125,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     found = " ".join(shown.split())
     assert "anthropic-key is there" in found
     assert "the bot is @elwood_bot" in found
-    assert "Commands run in: " in found or "Commands cannot be run" in found
+    assert "Commands run in " in found or "Commands cannot be run" in found
     assert "PROBLEM" not in found
     assert models.bodies[-1]["model"] == "claude-sonnet-5-5"
     assert config.of(ModelSettings).role("heartbeat").model == "anthropic/claude-haiku-5-5"

@@ -13,7 +13,7 @@ import trio
 from tests.journeys.judging import fold
 from tests.journeys.service import PATIENCE, ROOT, Town, town
 
-GONE = "Elwood has ended. What was said stands in its log: elwood chat --session console shows it."
+GONE = "Elwood has stopped. To reopen this conversation: elwood chat --session console"
 
 
 async def typed(t: Town, given: bytes, *arguments: str) -> tuple[int, str, str]:
@@ -61,14 +61,14 @@ async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
         assert "begins with /" in errors
         code, shown, errors = await typed(t, b"x" * 300_000, "once", "say m0007")
         assert (code, shown) == (2, "")
-        assert "Stdin has more than 256 KiB" in errors
+        assert "The piped input is longer than 256 KiB" in errors
         code, shown, errors = await typed(t, b"x" * 300_000, "chat", "--plain")
         assert (code, shown) == (1, "")
-        assert "A line has more than 256 KiB" in errors
+        assert "A line is longer than 256 KiB" in errors
         code, shown, errors = await typed(t, b"", "chat", "--session", "tg-5")
         assert (code, errors) == (
             1,
-            "tg-5 is not a conversation of yours: elwood watch tg-5 shows it.\n",
+            "tg-5 is not your own conversation. To read it: elwood watch tg-5\n",
         )
         await t.stop()
 

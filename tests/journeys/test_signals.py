@@ -108,12 +108,12 @@ async def test_ctrl_c_stops_the_answer_and_twice_quits(tmp_path: Path) -> None:
         one.types("tell me")
         await asked.wait()
         one.signal(signal.SIGINT)
-        await one.shows("Press Ctrl-C again to end.")
+        await one.shows("Press Ctrl-C again to quit.")
         await one.shows("Stopped. I was still writing the answer.")
         one.types("and now?")
         await one.shows("Well again.")
         one.signal(signal.SIGINT)
-        await one.shows("Press Ctrl-C again to end.")
+        await one.shows("Press Ctrl-C again to quit.")
         one.signal(signal.SIGINT)
         assert await one.ended() == 0
         assert "Traceback" not in one.text
@@ -128,10 +128,10 @@ async def test_a_demo_leaves_no_files_whenever_it_ends(
         if number == signal.SIGINT:
             await one.shows("you> ")
             one.signal(number)
-            await one.shows("Press Ctrl-C again to end.")
+            await one.shows("Press Ctrl-C again to quit.")
         one.signal(number)
         assert await one.ended() in (0, 130)
-        assert "all that the demo made, is removed." in one.text
+        assert "The demo has deleted everything it created" in one.text
         assert "Traceback" not in one.text
     assert [name for name in os.listdir(tmp_path) if "demo" in name] == []
 
@@ -178,7 +178,7 @@ async def test_a_second_ctrl_c_quits_a_busy_or_idle_chat(tmp_path: Path) -> None
         one.types("go")
         await until(lambda: models.bodies)
         one.signal(signal.SIGINT)
-        await one.shows("Press Ctrl-C again to end.")
+        await one.shows("Press Ctrl-C again to quit.")
         await one.shows("Stopped.")
         one.signal(signal.SIGINT)
         assert await one.ended() == 0
@@ -206,7 +206,7 @@ async def test_a_stopped_turn_is_not_resumed(
     async with at_terminal(tmp_path, models, "once", "go") as one:
         await until(reached[instant])
         one.signal(number)
-        await one.shows("Stopping. Press again to leave")
+        await one.shows("Stopping … Press Ctrl-C again")
         await one.shows("Stopped.")
         assert await one.ended() == 128 + number
         assert "Traceback" not in one.text

@@ -245,7 +245,10 @@ async def test_unread_answers_are_shown_to_the_next_terminal(h: Home) -> None:
         await life.until(lambda: h.fold("job").turns)
         await life.until(lambda: h.fold("job").is_idle)
         [delivered] = [one for one in h.entries("job") if isinstance(one, Delivered)]
-        assert delivered.why in ("", "no terminal is attached; elwood chat --session job shows it")
+        assert delivered.why in (
+            "",
+            "no terminal is attached; to read it: elwood chat --session job",
+        )
         async with sitting(h, "job") as me:
             assert texts(await me.until(wire.State)) == ["re: hello"]
 
@@ -253,7 +256,7 @@ async def test_unread_answers_are_shown_to_the_next_terminal(h: Home) -> None:
 async def test_a_refused_terminal_gets_the_reason(h: Home) -> None:
     async with served(h) as life:
         for words, why in [
-            (("tg-77", "talk"), "not a conversation of yours: elwood watch tg-77 shows it"),
+            (("tg-77", "talk"), "not your own conversation. To read it: elwood watch tg-77"),
             (("tg--5", "talk"), "not a conversation of yours"),
             (("task-1", "talk"), "not a conversation of yours"),
             (("../x", "talk"), "There is no conversation ../x"),

@@ -230,7 +230,7 @@ async def test_updates_reach_a_model_over_a_real_socket(tmp_path: Path) -> None:
         await here.says(3)
         await here.stop()
         assert are_prefixes(here.models.bodies)
-        start = f"{ENVIRONMENT}no commands can be run. The owner's time zone:"
+        start = f"{ENVIRONMENT}commands cannot be run. The owner's time zone:"
         assert told(here.models.bodies[-1], ENVIRONMENT) == [
             f"{start} UTC.]",
             f"{start} Asia/Tokyo.]",

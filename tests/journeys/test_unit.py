@@ -90,7 +90,7 @@ def doctor(machine: Machine) -> str:
 
 def test_the_documented_unit_runs_commands_in_bubblewrap(unit: Machine) -> None:
     start(unit)
-    assert doctor(unit).startswith("ok sandbox Commands run in: bubblewrap;")
+    assert doctor(unit).startswith("ok sandbox Commands run in bubblewrap;")
     assert "weaker" not in unit.run(COMMAND, "inspect")
 
 
@@ -98,7 +98,7 @@ def test_a_stricter_unit_falls_back_to_landlock(unit: Machine) -> None:
     unit.write("/etc/systemd/system/elwood.service.d/strict.conf", STRICT)
     unit.run("systemctl", "daemon-reload")
     start(unit)
-    weaker = "Commands run in: landlock, a weaker sandbox (/sandbox)"
+    weaker = "Commands run in landlock, a weaker sandbox (/sandbox)"
     assert doctor(unit).startswith(f"warning sandbox {weaker}; bubblewrap: ")
     assert f"! {weaker}: bubblewrap: " in unit.run(COMMAND, "inspect")
     health = json.loads(unit.read("/var/lib/elwood/health.json"))

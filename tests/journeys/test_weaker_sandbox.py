@@ -9,7 +9,7 @@ from elwood.foundation.sandbox.launched import landlock_version
 from tests.foundation.sandbox.test_picking import broken_bubblewrap
 from tests.journeys.service import Town, town
 
-WEAKER = "Commands run in: landlock, a weaker sandbox (/sandbox)"
+WEAKER = "Commands run in landlock, a weaker sandbox (/sandbox)"
 WHY = "bubblewrap: No permissions to create namespace"
 
 

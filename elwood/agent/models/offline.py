@@ -33,7 +33,7 @@ from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import code, cut, fenced, in_quotes
 from elwood.foundation.text.words import slug
 
-OPENLY = "I am Elwood's offline model: eight commands, not a language model."
+OPENLY = "I am Elwood's offline model. I know eight commands; I am not a language model."
 
 # Maximum characters of a command in an answer, and of the name of a note.
 MAX_NAMED, MAX_KEY = 100, 50
@@ -51,6 +51,8 @@ _MARK = re.compile(
 _WRAPPED = re.compile(r"\A<([\w-]+) .*?\n</\1>\n", re.S)
 # Prefix of the result of a call that waits.
 _WAITS = "waiting for approval"
+# Prefix of a search result without notes.
+_NO_NOTES = "no note"
 
 
 class OfflineCommand(msgspec.Struct, frozen=True):
@@ -70,34 +72,34 @@ _RULES = {
     "list_files": (
         "list the files",
         r"list(?: the)?(?: files)?(?: in (?P<path>\S.*))?",
-        "look into {}",
-        "This is in {}:",
+        "list {}",
+        "Files in {}:",
     ),
-    "read_file": ("read SOUL.md", r"read (?P<path>\S.*)", "read {}", "{} says:"),
+    "read_file": ("read SOUL.md", r"read (?P<path>\S.*)", "read {}", "Content of {}:"),
     "write_file": (
         "write notes.txt: buy milk",
         r"write (?P<path>[^\s:]+): *(?P<content>\S.*)",
         "write {}",
         "I wrote {}:",
     ),
-    "run_command": ("run ls -l", r"run (?P<command>\S.*)", "run {}", "{} ended without an error:"),
+    "run_command": ("run ls -l", r"run (?P<command>\S.*)", "run {}", "{} succeeded:"),
     "save_memory": (
         "remember that my sister's birthday is 4 May",
         r"remember (?:that )?(?P<content>\S.*)",
         "save {}",
-        "I noted it:",
+        "I saved a note:",
     ),
     "schedule": (
         "remind me in 1 minute to call mum",
         r"remind me in (?P<count>\d{1,4}) (?P<unit>minute|hour|day)s? to (?P<remind>\S.*)",
-        "plan to remind you: {}",
-        "I planned it:",
+        "set a reminder: {}",
+        "I set a reminder:",
     ),
     "search_memory": (
         "when is my sister's birthday?",
         r"(?P<query>\w.*)\?",
-        "look up {}",
-        "My memory says about {}:",
+        "search my notes for {}",
+        "Notes about {}:",
     ),
 }
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
@@ -178,23 +180,23 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
         lines = list(group)
         if command is None:
             quoted = in_quotes(cut(" ".join(lines), MAX_NAMED))
-            parts.append(f"I do not understand {quoted}. {OPENLY} They are:\n\n{_help(tools)}")
+            parts.append(f"I do not understand {quoted}. {OPENLY} Try:\n\n{_help(tools)}")
             continue
         for _ in lines:
             if command == "help":
-                parts.append(f"{OPENLY} They are:\n\n{_help(tools)}")
+                parts.append(f"{OPENLY} Try:\n\n{_help(tools)}")
             elif command.tool not in tools:
-                parts.append(f"I was given no tool `{command.tool}`, so I cannot do that.")
+                parts.append(f"I do not have the tool `{command.tool}`, so I cannot do that.")
             elif found := results.get((command.tool, command.arguments)):
                 parts.append(tell(command, found.pop(0)))
             else:
                 wanted.append(command)
     if not parts and not wanted:  # usually the result of a call that had waited
         notices = (_excerpt(message.text) for message in now if isinstance(message, Notice))
-        parts.append("\n\n".join(["Nobody asked me anything. I was told:", *notices]))
+        parts.append("\n\n".join(["News:", *notices]))
     is_first = not any(isinstance(message, Assistant) for message in messages[:begin])
     if is_first and not any(OPENLY in part for part in parts):
-        parts.append(f"({OPENLY} Say “help” to see them.)")
+        parts.append(f"({OPENLY} Type “help” for a list.)")
     return wanted, "\n\n".join(parts)
 
 
@@ -202,15 +204,17 @@ def tell(command: OfflineCommand, result: Result) -> str:
     """Format the result of a call, and whose words it contains."""
     _, _, failure, success = _RULES[command.tool]
     head, _, rest = result.text.partition("\n")
+    if command.tool == "search_memory" and head.startswith(_NO_NOTES):
+        return "I have no note about that."
     if not result.failed:
         shown = in_quotes(head) if command.tool in _BRIEF else _excerpt(result.text)
         return f"{success.format(command.about)}\n\n{shown}"
     aim = failure.format(command.about)
     if head.startswith(_WAITS):
-        return f"I need your approval to {aim}. It waits for you, and is not done yet."
+        return f"I need your approval to {aim}. I have not done it yet."
     # A failed call may have had an effect: report it only in the tool's own words.
     more = f"\n\n{_excerpt(rest)}" if rest.strip() else ""
-    return f"I tried to {aim}, and was told: {in_quotes(head)}{more}"
+    return f"I tried to {aim}. The result: {in_quotes(head)}{more}"
 
 
 def _excerpt(text: str) -> str:

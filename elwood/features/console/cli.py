@@ -60,7 +60,7 @@ def watch(config: Config, given: Namespace) -> int:
     frontend = frontend or partial(client.talk, watches=True)
     code = _join(config, given.session, "watch", frontend)
     if code is None:
-        raise CliFailure("No Elwood runs here that could be watched. Start it with: elwood run")
+        raise CliFailure("Elwood is not running here. Start it with: elwood run")
     return code
 
 
@@ -89,7 +89,7 @@ def _run_own_app(
     from elwood.agent.channels.channel import Channels  # a terminal that joins needs none of it
 
     if Channels(reserved_sessions(given.features)).is_off(session):
-        why = f"{session} goes on only while Elwood runs. Start it with: elwood run"
+        why = f"{session} works only while Elwood is running. Start it with: elwood run"
         raise CliFailure(why, USAGE)
     code = stopped
 
@@ -131,12 +131,13 @@ def _read_message(text: str | None) -> str:
             piped = stdin.read(frames.MAX_TEXT + 1)
     if len(piped) > frames.MAX_TEXT:
         most = f"{frames.MAX_TEXT >> 10} KiB"
-        raise CliFailure(f"Stdin has more than {most}: put it into a file and name that.", USAGE)
+        why = f"The piped input is longer than {most}. Save it as a file and name that file."
+        raise CliFailure(why, USAGE)
     typed = "" if text in (None, "-") else text or ""
     if piped.lstrip().startswith(b"/") and not typed:
-        why = "What is piped in begins with /, as a command: give commands as TEXT."
+        why = "The piped input begins with /, like a command. Give commands as TEXT."
         raise CliFailure(why, USAGE)
     whole = "\n\n".join(filter(str.strip, (typed, piped.decode("utf-8", "replace"))))
     if not whole:
-        raise CliFailure("usage: elwood once TEXT, or with the text on stdin", USAGE)
+        raise CliFailure("usage: elwood once TEXT, or pipe the text in", USAGE)
     return whole

@@ -26,7 +26,7 @@ from elwood.foundation.text.lines import escape_name
 LAST = "--last"
 # The exit code of `elwood once` if a call waits for the owner.
 WAITS = 3
-GONE = "Elwood has ended. What was said stands in its log: elwood chat --session {} shows it."
+GONE = "Elwood has stopped. To reopen this conversation: elwood chat --session {}"
 
 
 class AppGone(CliFailure):
@@ -64,7 +64,7 @@ def decode_frame(line: bytes) -> frames.Frame:
     try:
         frame: frames.ToClient = msgspec.json.decode(line, type=frames.ToClient)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise CliFailure(f"The running Elwood is of another version: {error}") from error
+        raise CliFailure(f"The running Elwood has another version: {error}") from error
     if isinstance(frame, frames.Detached):
         raise CliFailure(f"Elwood has closed the connection. {frame.why}")
     return frame
@@ -145,12 +145,12 @@ def _once(
         match frame:
             case frames.Took(why=why):
                 if why:
-                    raise CliFailure(f"I did not take that: {why}")
+                    raise CliFailure(f"I could not accept that: {why}")
                 is_taken = True
             case frames.StopWanted(number=number):
                 # A command is recorded, so a later Elwood knows it, too.
                 say(connection, "/stop")
-                print("\nStopping. Press again to leave without waiting.", file=sys.stderr)
+                print("\nStopping … Press Ctrl-C again to quit now.", file=sys.stderr)
                 stopped_by = number
             case frames.Message(is_reply=is_reply):
                 files += [file.name for file in frame.files]
@@ -242,7 +242,7 @@ def talk(
             if watches or is_armed:
                 return INTERRUPTED
             is_armed, is_prompted = True, False
-            print("\nPress Ctrl-C again to end.", file=sys.stderr)
+            print("\nPress Ctrl-C again to quit.", file=sys.stderr)
             if is_busy:
                 say(connection, "/stop")
                 on_its_way += 1
@@ -268,7 +268,8 @@ def talk(
             is_over = not data or "/quit" in texts
             if len(typed) > frames.MAX_TEXT:
                 most = f"{frames.MAX_TEXT >> 10} KiB"
-                raise CliFailure(f"A line has more than {most}: put it into a file and name that.")
+                why = f"A line is longer than {most}. Save it as a file and name that file."
+                raise CliFailure(why)
             todo += filter(None, texts[: texts.index("/quit")] if "/quit" in texts else texts)
 
 
@@ -285,5 +286,5 @@ def _format_frame(frame: frames.Frame, *, is_pipe: bool) -> str:
         case frames.Running(text) if text and not is_pipe:
             return f"… {text}"
         case frames.Took(why=why) if why:
-            return f"I did not take that: {why}"
+            return f"I could not accept that: {why}"
     return ""

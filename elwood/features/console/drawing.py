@@ -252,7 +252,7 @@ def box(
     room = max(5, rows - len(below) - 3)
     if rows and len(inner) > room:
         half = room // 2
-        note = f"… {len(inner) - 2 * half} more lines: Ctrl-O shows all"
+        note = f"… {len(inner) - 2 * half} more lines; Ctrl-O to see all"
         inner = [*inner[:half], *words(note, width - 2, DIM + BOLD), *inner[-half:]]
     style, frame = (ASKS + BOLD, _HEAVY) if has_focus else (ASKS, _LIGHT)
     return _frame_lines([*inner, *below], width, style, title, frame)

@@ -26,8 +26,8 @@ ROUTE = Route(channel="console")
 # Valid names of sessions: each is also a file name.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOT_CONFINED = (
-    "Commands are not confined here (sandbox.kind), so what asks could be one of them: no terminal "
-    "may join. Talk on Telegram, or stop Elwood and start elwood chat."
+    "Commands are not confined here (sandbox.kind), and one of them could pose as you. So no "
+    "terminal may join. Talk on Telegram, or stop Elwood and start elwood chat."
 )
 
 
@@ -40,8 +40,8 @@ def route_to(session: str) -> Route:
 
 def describe_absence(session: str | None) -> str:
     """Describe that no terminal is attached, and where a post to *session* can be read."""
-    shows = f"elwood chat --session {session} shows it" if session else "elwood session has it"
-    return f"no terminal is attached; {shows}"
+    command = f"elwood chat --session {session}" if session else "elwood session"
+    return f"no terminal is attached; to read it: {command}"
 
 
 class Terminals:
@@ -63,11 +63,11 @@ class Terminals:
         session = await self._core.environment.blocking(partial(self._find_session, wanted, mode))
         why = ""
         if self._clients.attached.is_full:
-            why = f"{MAX_CLIENTS} terminals are attached already: leave one of them."
+            why = f"{MAX_CLIENTS} terminals are already attached. Close one of them."
         elif not (session and modes):
             why = f"There is no conversation {one_line(wanted)}."
         elif mode != "watch" and not self._core.channels.is_owners(session):
-            why = f"{session} is not a conversation of yours: elwood watch {session} shows it."
+            why = f"{session} is not your own conversation. To read it: elwood watch {session}"
         if why:
             return CommandResult(why, ok=False)
         return Connected(session, ok=True, serve=partial(self._clients.serve, session, modes[0]))

@@ -135,7 +135,7 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, frontend: 
             return "end"
         if state.turn or state.waiting:
             core.sessions.offer(Interrupt(connected.text))
-        hint = Post(route=route_to(connected.text), part=Rich("Press Ctrl-C again to end."))
+        hint = Post(route=route_to(connected.text), part=Rich("Press Ctrl-C again to quit."))
         return "taken" if channel.outbox.offer(hint) else "end"
 
     def cancel(number: int) -> Interruption:

@@ -27,16 +27,16 @@ MAX_SENT = 100
 # Waiting messages to show, and characters of one.
 MAX_WAITING, ONE_LINE = 3, 100
 # Hints of the bottom line; the last ones are omitted if they do not fit, and then the model.
-HINT = "Ctrl-D ends · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
-BUSY_HINT = "Esc stops · what you say now goes along · Ctrl-O shows more"
-ASK_HINT = "Tab answers the question"
-FOCUS_HINT = "a key answers · Esc to the line · Tab to the next"
-NO_KEY = "Not a key of this box. Esc goes back to the line."
-TOO_FAST = "That came too fast. Press it again."
-TOO_LONG = "That is too long. Save it as a file, and name it with @."
-BLOCKED = "Elwood takes nothing at the moment; try again."
-LEAVES = "Ctrl-C again leaves."
-WATCH_HINT = "Ctrl-D ends · you only look on · Ctrl-O shows more"
+HINT = "Ctrl-D to quit · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
+BUSY_HINT = "Esc to stop · messages sent now join this answer · Ctrl-O for details"
+ASK_HINT = "Tab to answer"
+FOCUS_HINT = "press a key to answer · Esc to go back · Tab for the next question"
+NO_KEY = "That key has no answer here. Press Esc to go back."
+TOO_FAST = "That was too quick. Press the key again."
+TOO_LONG = "That is too long. Save it as a file and name it with @."
+BLOCKED = "Elwood cannot accept messages right now. Try again."
+LEAVES = "Press Ctrl-C again to quit."
+WATCH_HINT = "Ctrl-D to quit · read-only · Ctrl-O for details"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 Item = Callable[[int], list[Line]]
@@ -229,7 +229,7 @@ class ConversationView:
         text = self._sent.pop(id, "")
         if why:
             self._waiting.pop(id, None)
-            self._print(partial(drawing.words, f"I did not take that: {why}", style=ASKS))
+            self._print(partial(drawing.words, f"I could not accept that: {why}", style=ASKS))
             if text and not self._line and not text.startswith("/"):
                 self._actions.append(FillLine(text))
 
@@ -290,7 +290,7 @@ class ConversationView:
     def _send_line(self, text: str, files: Sequence[str]) -> None:
         shown = self._line
         if len(files) > frames.MAX_FILES:
-            self._hint = f"At most {frames.MAX_FILES} files go along; that names {len(files)}."
+            self._hint = f"You can send {frames.MAX_FILES} files at once; this names {len(files)}."
         elif id_ := self._send(text, files):
             self._actions.append(AddToHistory(text))
             self._clear()
@@ -461,7 +461,7 @@ class ConversationView:
         if len(questions) > 1:
             which = f"Question {self._chosen + 1} of {len(questions)}"
             drawn = drawing.words(which, width, ACCENT)
-        title = "empty the line, then Tab" if self._line else "Tab to answer"
+        title = "clear the line, then Tab to answer" if self._line else "Tab to answer"
         title = "press a key" if self._focus else "" if self._reason_for else title
         box = partial(
             drawing.box, questions[self._chosen], width, title=title, has_focus=bool(self._focus)

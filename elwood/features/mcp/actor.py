@@ -28,6 +28,7 @@ from elwood.features.mcp.messages import (
     State,
     Steer,
     Steered,
+    error_text,
 )
 from elwood.features.mcp.questions import ServerQuestion, answer_to, question
 from elwood.features.mcp.results import (
@@ -179,8 +180,8 @@ class McpServer:
                     self._set_state("idle")
                 elif (delay := self._record_crash(error)) is None:
                     words = (
-                        f"The MCP server {self.name} is parked: {self._why}. "
-                        f"/mcp restart {self.name} starts it again."
+                        f"The MCP server {self.name} keeps failing, so I stopped trying: "
+                        f"{self._why}. Type /mcp restart {self.name} to start it again."
                     )
                     nursery.start_soon(self._tell, words, (f"/mcp restart {self.name}",))
                 else:
@@ -188,9 +189,9 @@ class McpServer:
 
     def _record_crash(self, error: Exception) -> float | None:
         """Record a crash; return the seconds until the restart, or None if the server is parked."""
-        words, why = self._errors.last(), describe(error)
-        self._why = one_line(f"{why}; it wrote: {words}" if words else why, MAX_ERROR)
-        log.warning("MCP server ended", extra={"server": self.name, "why": self._why})
+        self._why = one_line(_explain(error, self._errors.last(), self._settings), MAX_ERROR)
+        extra = {"server": self.name, "why": self._why, "error": describe(error)}
+        log.warning("MCP server failed", extra=extra)
         policy = POLICY
         if self._settings.url:  # a remote server may recover, and retrying costs nothing
             policy = REMOTE_POLICY
@@ -260,7 +261,7 @@ class McpServer:
             with suppress(ServerRefused):
                 await connection.list_tools()
             return
-        raise NotConnected("it answered neither a call nor what was asked after it")
+        raise NotConnected("it answered neither a call nor the request after it")
 
     async def _load_tools(self, connection: "Connection", nursery: trio.Nursery) -> None:
         within = self._settings.start_timeout
@@ -283,7 +284,7 @@ class McpServer:
             await self._store.write(book)
             names = ", ".join(tool.name for tool in self._offer.waiting)
             words = (
-                f"The MCP server {self.name} offers tools that are new or have changed: "
+                f"The MCP server {self.name} has new or changed tools: "
                 f"{one_line(names, 500)}. They are off until you accept them."
             )
             nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",))
@@ -297,7 +298,7 @@ class McpServer:
                 near = get_close_matches(name, offered, n=1)
                 hint = {"did_you_mean": near[0]} if near else {}
                 log.warning(
-                    "rule for a tool that the server does not have", extra={"at": where, **hint}
+                    "rule for a tool that the server does not offer", extra={"at": where, **hint}
                 )
         self._stray = stray
 
@@ -325,7 +326,7 @@ class McpServer:
             repeats = call.repeats
             accepted = self._book.accepted.get(call.tool)
             if accepted is None or accepted.pin != call.pin:
-                return CallFailed(f"{call.tool} is off: the owner has not accepted it as it is")
+                return CallFailed(f"{call.tool} is off: the owner has not accepted this version")
         is_sent = False
         limit = self._settings.timeout
         with trio.move_on_after(limit - min(TO_SAY_WHAT, limit / 10)):
@@ -334,15 +335,16 @@ class McpServer:
                 if isinstance(connection, CallFailed):
                     return connection
                 if call is not None and not any(tool.pin == call.pin for tool in self._usable):
-                    return CallFailed(f"{call.tool} of {self.name} has changed, so it is off now")
+                    why = f"{call.tool} has changed, so it is off until the owner accepts it"
+                    return CallFailed(why)
                 is_sent = not repeats
                 answer = await self._send_request(connection, request)
                 if answer is not None:
                     return answer
                 if not repeats:
                     break
-            return CallFailed(f"the MCP server {self.name} ended during the call", is_sent)
-        return CallFailed(f"the MCP server {self.name} gave no answer in time", is_sent)
+            return CallFailed(f"the MCP server {self.name} stopped during the call", is_sent)
+        return CallFailed(f"the MCP server {self.name} did not answer in time", is_sent)
 
     @property
     def _usable(self) -> Sequence[ToolDefinition]:
@@ -355,7 +357,7 @@ class McpServer:
             self._changed.give()
         while (connection := self._connection) is None:
             if self._state in ("off", "parked") or (self._state == "waiting" and not patient):
-                return CallFailed(f"the MCP server {self.name} does not run: {self._state_text}")
+                return CallFailed(f"the MCP server {self.name} is {self._state_text}")
             await self._changed.wait()
         return connection
 
@@ -420,7 +422,8 @@ class McpServer:
             return {"action": "cancel"}
         prompt = question(self.name, form)
         if isinstance(prompt, str):
-            await self._tell(f"The MCP server {self.name} was not answered: {prompt}.", ())
+            words = f"The MCP server {self.name} asked a question, and I declined: {prompt}."
+            await self._tell(words, ())
             return {"action": "decline"}
         self._question, self._reply = prompt, Reply()
         try:
@@ -433,13 +436,13 @@ class McpServer:
 
     def _answer_question(self, words: str, *, decline: bool) -> str:
         if (prompt := self._question) is None:
-            return f"{self.name} asks nothing now."
+            return f"{self.name} is not waiting for an answer."
         content = {} if decline else answer_to(prompt, words)
         if isinstance(content, str):
-            return f"That is no answer yet: {content}."
+            return f"I could not send that answer: {content}."
         action = {"action": "decline"} if decline else {"action": "accept", "content": content}
         self._reply.set(action)
-        return f"{self.name} was told that you do not answer." if decline else "It was told so."
+        return f"I told {self.name} that you decline." if decline else "Answer sent."
 
     # --- status and commands for the owner -------------------------------------------------------
 
@@ -455,22 +458,24 @@ class McpServer:
             "idle": "not started",
             "starting": "starting",
             "ready": "ready",
-            "waiting": f"to be started again after: {self._why}",
-            "parked": f"parked after: {self._why}",
+            "waiting": f"not running (retrying): {self._why}",
+            "parked": f"stopped (not retrying): {self._why}",
         }[self._state]
 
     def _summarize(self) -> str:
         parts = [self._state_text]
         if (connection := self._connection) is not None:
-            parts.append(f"{connection.version} ({connection.era})")
+            parts.append(f"protocol {connection.version} ({connection.era})")
             parts += [f"{self._size >> 20} MB"] if self._size else []
         if self._offer is not None:
-            waiting = f", {len(self._offer.waiting)} to accept" if self._offer.waiting else ""
-            parts.append(f"{len(self._usable)} tools{waiting}")
+            count = len(self._usable)
+            parts.append(f"{count} tool{'s' * (count != 1)}")
+            if self._offer.waiting:
+                parts.append(f"{len(self._offer.waiting)} not accepted yet")
         if self._stray:
             names = ", ".join(self._stray)
             parts.append(
-                f"mcp_servers.{self.name}.tools names tools that it does not have: {names}"
+                f"mcp_servers.{self.name}.tools has rules for tools that do not exist: {names}"
             )
         if self._restarts:
             parts.append(f"restarts: {self._restarts}")
@@ -481,7 +486,8 @@ class McpServer:
     async def _show_state(self) -> None:
         """Show the state of the server in `elwood inspect`."""
         while True:
-            with waiting(self._summarize()), trio.move_on_after(LOOK_EVERY) as scope:
+            what = f"requests ({self._summarize()})"
+            with waiting(what), trio.move_on_after(LOOK_EVERY) as scope:
                 await self._changed.wait()
             if scope.cancelled_caught:
                 self._size = await self._blocking(self._rss)
@@ -490,7 +496,7 @@ class McpServer:
         try:
             steer.reply.set(await self._run_steer(steer))
         except DiskFull as error:
-            steer.reply.set(Steered(f"That was not done: {error}"))
+            steer.reply.set(Steered(f"I could not do that: {error}"))
 
     async def _run_steer(self, steer: Steer) -> Steered:
         name = self.name
@@ -507,14 +513,14 @@ class McpServer:
                 self._is_wanted = True
                 self._set_state("idle")
                 self._scope.cancel()
-                return Steered(f"{name} is being started.")
+                return Steered(f"I am starting {name}.")
             case "disable":
                 self._book.off = True
                 await self._store.write(self._book)
                 self._publish()
                 self._set_state("off")
                 self._scope.cancel()
-                return Steered(f"{name} is off, and stays so until /mcp enable {name}.")
+                return Steered(f"{name} is off until you type /mcp enable {name}.")
             case "accept":
                 return await self._accept(steer.words)
             case "answer" | "decline" as what:
@@ -526,7 +532,7 @@ class McpServer:
         offer = self._offer or Offer(usable=tuple(self._book.accepted.values()))
         lines += [f"- {tool.name}" for tool in offer.usable]
         lines += [f"- {tool.name}: off until you accept it" for tool in offer.waiting]
-        lines += [f"- {name}: is not offered any more" for name in offer.gone]
+        lines += [f"- {name}: no longer offered" for name in offer.gone]
         lines += [f"- {one_line(one)}: refused: {why}" for one, why in offer.refused.items()]
         return "\n".join(lines)
 
@@ -534,12 +540,12 @@ class McpServer:
         """Show the pending tools, or accept them if *code* is theirs."""
         offer = self._offer
         if offer is None:
-            return Steered(f"{self.name} has not said yet what it offers: {self._state_text}.")
+            return Steered(f"{self.name} has not listed its tools yet. It is {self._state_text}.")
         if not offer.waiting:
-            return Steered(f"Nothing of {self.name} waits to be accepted.")
+            return Steered(f"{self.name} has no tools to accept.")
         if code != offer.code:
             text = review(offer, self._book.accepted)
-            head = f"{self.name} describes its tools in these words, which nobody vouches for:"
+            head = f"{self.name} describes its tools as follows (unverified):"
             return Steered(f"{head}\n\n{fenced(text)}", (f"/mcp accept {self.name} {offer.code}",))
         accepted = {tool.name: tool for tool in offer.waiting}
         self._book.accepted = dict(sorted((self._book.accepted | accepted).items()))
@@ -547,7 +553,19 @@ class McpServer:
         self._offer = compare(self.name, [*offer.usable, *offer.waiting], self._book.accepted)
         self._publish()
         self._changed.give()
-        return Steered(f"Accepted, and used from the next message on: {', '.join(accepted)}.")
+        return Steered(f"Accepted from your next message on: {', '.join(accepted)}.")
+
+
+def _explain(error: BaseException, words: str, settings: ServerSettings) -> str:
+    """Explain a crash to the owner, with the last *words* of the server's stderr."""
+    if words.startswith("bwrap: execvp ") and "No such file" in words:
+        # Bubblewrap's own message names neither the cause nor the remedy.
+        return (
+            f"could not start {settings.command}; the program or its interpreter is not visible "
+            "in the sandbox (add its folder to mounts)"
+        )
+    why = error_text(error)
+    return f"{why} (last error output: {words})" if words else why
 
 
 def _label(request: CallTool | ReadResource | ReadPrompt) -> str:

@@ -9,12 +9,11 @@ from functools import partial
 import trio
 
 from elwood.features.mcp.login import MAX_ANSWER, PORT, Redirect, parse_redirect
-from elwood.features.mcp.messages import NotConnected, ServerRefused
+from elwood.features.mcp.messages import NotConnected, ServerRefused, error_text
 from elwood.features.mcp.parts import MISSING, http_client
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore
 from elwood.foundation.command_line import OK, CliFailure
-from elwood.foundation.runtime import describe
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.text.characters import escape_invisible
 
@@ -27,9 +26,9 @@ def log_in(config: Config, given: Namespace) -> int:
     servers = config.of(McpServers).by_name
     name: str = given.name
     if name not in servers:
-        raise CliFailure(f"there is no MCP server {name}; there are {', '.join(servers) or 'none'}")
+        raise CliFailure(f"there is no MCP server {name}; there is: {', '.join(servers) or 'none'}")
     if servers[name].auth != "oauth":
-        raise CliFailure(f'{name} does not log in; write auth = "oauth" into mcp_servers.{name}')
+        raise CliFailure(f'{name} has no login; write auth = "oauth" into mcp_servers.{name}')
     store = LoginStore(config.of(Paths).state, name)
     logging.getLogger("elwood.mcp").setLevel(logging.ERROR)
     try:
@@ -37,7 +36,7 @@ def log_in(config: Config, given: Namespace) -> int:
     except ImportError as error:
         raise CliFailure(MISSING) from error
     print(f"Logged in; {name} offers {count} tools. The tokens are in {store.path}.")
-    print(f"If Elwood runs, type /mcp restart {name}.")
+    print(f"If Elwood is running, type /mcp restart {name} in a chat.")
     return OK
 
 
@@ -61,7 +60,7 @@ async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
             ) as connection:
                 count = len(await connection.list_tools())
     except* Exception as group:  # the SDK raises groups
-        failed = describe(group)
+        failed = error_text(group)
     if failed:
         raise CliFailure(f"not logged in: {failed}")
     return count
@@ -70,7 +69,9 @@ async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
 async def _show_login_page(url: str) -> None:
     await trio.lowlevel.checkpoint()
     print(f"Open this page in a browser, and log in:\n\n{escape_invisible(url)}\n")
-    print("If the browser runs on another machine, paste the address that it ends at here.")
+    print(
+        "If the browser runs on another machine, paste the final address from its address bar here."
+    )
 
 
 async def _wait_for_redirect() -> Redirect:

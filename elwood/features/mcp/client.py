@@ -148,7 +148,7 @@ class Connection:
                     async for _ in events:
                         changed()
             except MCPError as error:
-                log.debug("changes are not told", extra={"why": str(error)})
+                log.debug("server does not announce changes", extra={"why": str(error)})
                 return
             except SubscriptionLost:
                 changed()  # changes may have been missed
@@ -177,7 +177,7 @@ async def _await_answer(answer: Awaitable[T]) -> T:
             raise NotConnected("the connection was closed") from error
         raise ServerRefused(f"error {error.code}: {error.message}") from error
     except ValidationError as error:
-        raise ServerRefused("what it answered is not what the protocol says") from error
+        raise ServerRefused("its answer does not follow the protocol") from error
     except RuntimeError as error:  # raised by the SDK if a result does not match its schema
         raise ServerRefused(str(error)) from error
     except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
@@ -334,7 +334,7 @@ def oauth(
 
     async def refuse_login(url: str) -> None:
         await trio.lowlevel.checkpoint()
-        raise NotConnected("it wants a login, by: elwood auth mcp")
+        raise NotConnected(f"login required: run `elwood auth mcp {store.name}`")
 
     storage, login = _StoredLogin(settings, store), store.read(settings.url)
     provider = OAuthClientProvider(
@@ -451,9 +451,9 @@ class _Lines:
             message = read() if len(line) < _LONG else await self._blocking(read)
         except UnreadableLine as error:
             self._garbage += 1
-            log.debug("not a message", extra={"why": str(error), "line": line[:200]})
+            log.debug("unreadable line", extra={"why": str(error), "line": line[:200]})
             if self._garbage >= MAX_GARBAGE:
-                raise NotConnected(f"it wrote {MAX_GARBAGE} lines that are no messages") from error
+                raise NotConnected(f"it wrote {MAX_GARBAGE} unreadable lines") from error
             id_ = guess_request_id(line)
             if id_ is None or id_ not in self.pending:
                 return
@@ -463,7 +463,7 @@ class _Lines:
             self._garbage = 0
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             if message.id is None or message.id not in self.pending:
-                log.debug("answer to nothing", extra={"id": str(message.id)[:40]})
+                log.debug("answer without a request", extra={"id": str(message.id)[:40]})
                 return
             del self.pending[message.id]
         await self._heard.send(SessionMessage(message))
@@ -473,7 +473,7 @@ def _parse_message(line: bytes) -> types.JSONRPCMessage:
     try:
         return types.jsonrpc_message_adapter.validate_python(read_message(line), by_name=False)
     except ValidationError:
-        raise UnreadableLine("it is no message of JSON-RPC") from None
+        raise UnreadableLine("it is not a JSON-RPC message") from None
 
 
 async def _write_messages(

@@ -28,8 +28,8 @@ USAGE = (
     "/prompt SERVER NAME: follow a prompt of a server."
 )
 NONE = (
-    "There is no MCP server. To add one, write `[mcp_servers.NAME]` into config.toml, with its "
-    "`command` and `args` or its `url`, run `pip install 'elwood[mcp]'`, and start me anew."
+    "No MCP server is set up. To add one, write `[mcp_servers.NAME]` into config.toml, with its "
+    "`command` and `args` or its `url`. Then run `pip install 'elwood[mcp]'` and restart me."
 )
 Servers = Mapping[str, Address[ServerMail]]
 
@@ -55,7 +55,8 @@ async def run_mcp(servers: Servers, call: CommandCall) -> CommandAnswer:
             return CommandAnswer("\n".join([*lines, "", "/help mcp lists the commands."]))
         case "show" | "enable" | "disable" | "restart" | "accept" | "answer" | "decline":
             if name not in servers:
-                return CommandAnswer(f"There is no MCP server {name}, but {', '.join(servers)}.")
+                names = ", ".join(servers)
+                return CommandAnswer(f"There is no MCP server {name}. There is: {names}.")
             reply = await _send(servers[name], Steer(what=what, words=words))
             return CommandAnswer(reply.words, buttons=reply.buttons)
     return CommandAnswer(USAGE)
@@ -66,8 +67,8 @@ async def _send(server: Address[ServerMail], steer: Steer) -> Steered:
         try:
             return await server.ask(steer)
         except ActorUnavailable as error:
-            return Steered(f"It does not answer now: {error}.")
-    return Steered(f"{server.name} does not answer now.")
+            return Steered(f"It is not answering right now: {error}.")
+    return Steered(f"{server.name} is not answering right now.")
 
 
 class PromptWords(SessionExtension):
@@ -84,13 +85,13 @@ class PromptWords(SessionExtension):
             return ""
         match given:
             case []:
-                return "List the prompts of each MCP server, by read_prompt."
+                return "List the prompts of each MCP server with read_prompt."
             case [server]:
-                return f"List the prompts of the MCP server {server}, by read_prompt."
+                return f"List the prompts of the MCP server {server} with read_prompt."
             case [server, name, *words]:
                 what = f" Its arguments are: {' '.join(words)}" if words else ""
                 return (
-                    f"Read the prompt {name} of the MCP server {server} by read_prompt, and do "
-                    f"what it says.{what}"
+                    f"Read the prompt {name} of the MCP server {server} with read_prompt, and "
+                    f"follow it.{what}"
                 )
         return ""

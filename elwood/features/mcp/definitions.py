@@ -69,10 +69,10 @@ def refusal(tool: ToolDefinition) -> str | None:
     """Return the reason why *tool* cannot be accepted, or None.
 
     >>> refusal(ToolDefinition("a b")), refusal(ToolDefinition("a", description="x\\u202ey"))
-    ('its name is not made of letters, digits, _, - and .', 'it has hidden characters: ⟨U+202E⟩')
+    ('its name may have only letters, digits, _, - and .', 'it has hidden characters: ⟨U+202E⟩')
     """
     if not _NAME.fullmatch(tool.name):
-        return "its name is not made of letters, digits, _, - and ."
+        return "its name may have only letters, digits, _, - and ."
     text = f"{tool.title}{tool.description}{tool.input}{tool.output}{tool.annotations}"
     # JSON may contain hidden characters in escaped form.
     for part in (text, *_texts(tool.input), *_texts(tool.output), *_texts(tool.annotations)):
@@ -83,9 +83,9 @@ def refusal(tool: ToolDefinition) -> str | None:
         return f"its schema is longer than {MAX_SCHEMA:,} characters"
     schema = json.loads(tool.input)
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        return "its schema is not one of an object"
+        return "its schema is not of the type object"
     if any(not ref.startswith("#") for ref in _references(schema)):
-        return "its schema refers to something elsewhere"
+        return "its schema refers to another document"
     return None
 
 
@@ -149,7 +149,7 @@ def compare(
         if len(sound) >= MAX_TOOLS:
             why: str | None = f"the server has more than {MAX_TOOLS} tools"
         elif name in sound:
-            why = f"another tool is called {name}, too"
+            why = f"another tool has the same name, {name}"
         else:
             why = refusal(tool)
         if why is None:

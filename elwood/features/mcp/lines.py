@@ -56,7 +56,7 @@ def guess_request_id(line: bytes) -> int | None:
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     unique = dict(pairs)
     if len(unique) < len(pairs):
-        raise UnreadableLine("it has a key twice")
+        raise UnreadableLine("it has a duplicate key")
     return unique
 
 

@@ -2,7 +2,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from elwood.foundation.runtime import Request
+from elwood.foundation.runtime import Request, describe
 
 
 class NotConnected(Exception):
@@ -15,6 +15,18 @@ class NoAnswer(NotConnected):
 
 class ServerRefused(Exception):
     """The server, or the SDK on its behalf, answered with an error."""
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an error, or of the first one of a group.
+
+    >>> error_text(NotConnected("the connection is closed")), error_text(ValueError("x"))
+    ('the connection is closed', 'ValueError: x')
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = str(error).partition("\n")[0]
+    return text if " " in text else describe(error)  # one word alone says too little
 
 
 State = Literal["off", "idle", "starting", "ready", "waiting", "parked"]

@@ -42,7 +42,7 @@ MAX_KEPT = 200
 # Seconds of silence that end a remote server's answer; a call has its own limit.
 READ_TIMEOUT = 300.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
-MISSING = "the SDK is missing; install it: pip install 'elwood[mcp]'"
+MISSING = "the MCP library is missing; install it: pip install 'elwood[mcp]'"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -105,7 +105,8 @@ def _make_server(
 
             def note_status(status: int) -> None:
                 if status >= 400:
-                    login = ", so it wants a login" if status == 401 else ""
+                    wants_login = status == 401 and settings.auth == "none"
+                    login = ": login required" if wants_login else ""
                     errors.add(f"HTTP {status}{login}\n".encode())
 
             login = LoginStore(core.paths.state, name)
@@ -170,10 +171,10 @@ async def _run_process(
             )
         )
     except SandboxFailed as error:
-        return f"it could not be run: {error}"
+        return f"could not start {settings.command}: {error}"
     finally:
         pids.clear()
-    return f"it ended with {outcome.code}"
+    return f"it exited with code {outcome.code}"
 
 
 def http_client(
@@ -207,7 +208,7 @@ def _choose_sandbox(core: Core, others: Gathered, settings: ServerSettings) -> E
     if isinstance(others.sandbox, NoSandbox):
         raise NotConnected(f"there is no sandbox for it: {others.sandbox.why}")
     if settings.sandbox == "workspace" and not others.confined:
-        raise NotConnected("the sandbox of commands has no walls, and this server wants some")
+        raise NotConnected('commands are not confined here, and sandbox = "workspace" requires it')
     return others.sandbox
 
 

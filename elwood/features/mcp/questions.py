@@ -39,8 +39,8 @@ def question(server: str, form: Form) -> ServerQuestion | str:
         url = escape_invisible(str(form.get("url", ""))[:MAX_MESSAGE])
         host = urlsplit(url).hostname
         words = (
-            f"The MCP server {server} wants you to open a page of {host}: {url}\n"
-            f"It says: {message}\nNobody vouches for it."
+            f"The MCP server {server} asks you to open a page of {host}: {url}\n"
+            f"It says: {message}\nI cannot check this."
         )
         return ServerQuestion(words, (f"{answer} done", refuse))
     schema = form.get("requestedSchema") or {}
@@ -48,7 +48,7 @@ def question(server: str, form: Form) -> ServerQuestion | str:
     if len(fields) > MAX_FIELDS:
         return f"it asked for more than {MAX_FIELDS} things at once"
     if _SECRET.search(f"{message} {fields}"):
-        return "it asked for a secret, which is never given by a form"
+        return "it asked for a secret, and I never send secrets in a form"
     lines = [f"The MCP server {server} asks: {message}"]
     lines += [f"- {escape_invisible(line)}" for line in _describe_fields(fields)]
     offered = _choices(next(iter(fields.values()))) if len(fields) == 1 else []
@@ -66,7 +66,7 @@ def _describe_fields(fields: Mapping[str, Form]) -> Iterator[str]:
         about = " ".join(str(field[key]) for key in ("title", "description") if field.get(key))
         choices = ", ".join(_choices(field))
         kind = f"one of {choices}" if choices else str(field.get("type", "text"))
-        usual = f", else {field['default']}" if "default" in field else ""
+        usual = f", default {field['default']}" if "default" in field else ""
         yield f"{name} ({kind}{usual}) {about}"[:300]
 
 
@@ -113,7 +113,7 @@ def _parse_value(field: Form, text: str) -> object:
     if kind == "array":
         chosen = [part.strip() for part in text.split(",")]
         if not set(chosen) <= set(choices):
-            raise ValueError(f"some of {', '.join(choices)}")
+            raise ValueError(f"one or more of {', '.join(choices)}")
         return chosen
     if kind == "boolean":
         if text.lower() not in _YES + _NO:

@@ -55,7 +55,9 @@ def fitted(text: str, folder: str, files: Mapping[str, bytes]) -> Rendered:
     name = _file_name(data, "text/plain", folder)
     half = MAX_SHOWN // 2
     left = len(text) - 2 * half
-    shown = f"{text[:half]}\n[{left:,} characters left out; the whole is in {name}]\n{text[-half:]}"
+    shown = (
+        f"{text[:half]}\n[{left:,} characters omitted; the full text is in {name}]\n{text[-half:]}"
+    )
     return Rendered(shown, {**files, name: data})
 
 
@@ -75,11 +77,11 @@ def _format_block(block: Block, folder: str, files: dict[str, bytes]) -> str:
         case "resource_link":
             about = one_line(f"{block.get('name', '')} {block.get('description', '')}", MAX_WORDS)
             uri = one_line(str(block.get("uri", "")), MAX_WORDS)
-            return f"[link to {uri}: {about.strip()}; it was not fetched]"
+            return f"[link to {uri}: {about.strip()}; not fetched]"
         case "resource":
             return resource(block.get("resource") or {}, folder, files)
         case kind:
-            return f"[{one_line(str(kind), 40)}, which Elwood does not know]"
+            return f"[{one_line(str(kind), 40)}, a type unknown to Elwood]"
 
 
 def resource(block: Block, folder: str, files: dict[str, bytes]) -> str:
@@ -120,9 +122,9 @@ def _add_file(kind: str, mime: object, data: object, folder: str, files: dict[st
     try:
         content = base64.b64decode(str(data), validate=True)
     except (binascii.Error, ValueError):
-        return f"[{kind} of type {mime}, which is damaged]"
+        return f"[{kind} of type {mime}, damaged]"
     if len(files) >= MAX_FILES:
-        return f"[{kind} of type {mime}, left out: {MAX_FILES} files are kept of one answer]"
+        return f"[{kind} of type {mime}, omitted: an answer may have {MAX_FILES} files]"
     name = _file_name(content, mime, folder)
     files[name] = content
     return f"[{kind} of type {mime}, {len(content):,} bytes, in {name}]"

@@ -150,9 +150,9 @@ def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Repor
     for number, (name, server) in enumerate(tables.items()):
         where = ("mcp_servers", name)
         if number == MAX_SERVERS:
-            report(("mcp_servers",), f"more than {MAX_SERVERS} servers", "take some away")
+            report(("mcp_servers",), f"more than {MAX_SERVERS} servers", "remove some")
         if not _NAME.fullmatch(name):
-            report(where, "not a name for a server", "use at most 24 small letters, digits and -")
+            report(where, "not a valid name", "use at most 24 small letters, digits and -")
         for key, what, remedy in check_server(server):
             report((*where, key), what, remedy)
     return McpServers(tables)
@@ -161,7 +161,7 @@ def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Repor
 def check_server(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     """Check combinations of settings; yield the key, the fault and the remedy."""
     if bool(server.command) == bool(server.url):
-        what = "both are written" if server.url else "is missing"
+        what = "command and url are both set" if server.url else "is missing"
         yield "command", what, "write either a command or a url"
     elif server.command:
         yield from _check_command(server)
@@ -172,30 +172,30 @@ def check_server(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
 def _check_command(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     for key in ("token", "headers", "client_id", "client_secret"):
         if getattr(server, key):
-            yield key, "is for servers with a url", "take it away; a command has secrets"
+            yield key, "is for servers with a url", "remove it; a command has secrets"
     if server.auth != "none":
-        yield "auth", "is for servers with a url", "take it away; a command has secrets"
+        yield "auth", "is for servers with a url", "remove it; a command has secrets"
     if any(char.isspace() for char in server.command):
-        yield "command", "has a blank in it", "write what stands behind it into args"
+        yield "command", "has a space in it", "move the rest into args"
     if is_unpinned(server.command, server.args):
-        what = "nothing in it has an exact version"
-        yield "args", what, "pin what is fetched: name@1.2.3 for npx, name==1.2.3 for uvx"
+        what = "no package has an exact version"
+        yield "args", what, "pin the package: name@1.2.3 for npx, name==1.2.3 for uvx"
     for key, names in (("env", server.env), ("secrets", server.secrets)):
         for name in names:
             if not _VARIABLE.fullmatch(name):
-                yield key, f"{name!r} is not the name of a variable", "use letters, digits and _"
+                yield key, f"{name!r} is not a variable name", "use letters, digits and _"
     for folder in server.shown:
         if not folder.startswith("/") or os.path.normpath(folder) != folder:
-            yield "mounts", f"{folder!r} is not an absolute path", "write it from / on"
+            yield "mounts", f"{folder!r} is not an absolute path", "begin the path with /"
 
 
 def _check_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
     for key in ("args", "env", "secrets", "mounts"):
         if getattr(server, key):
-            yield key, "is for servers with a command", "take it away"
+            yield key, "is for servers with a command", "remove it"
     for name in server.headers:
         if not _HEADER.fullmatch(name):
-            yield "headers", f"{name!r} is not the name of a header", "use letters, digits and -"
+            yield "headers", f"{name!r} is not a header name", "use letters, digits and -"
     if not server.local and server.url.startswith("http://"):
         yield "url", "is not encrypted", "write https://, or set local if it is in your network"
     ways = [
@@ -204,7 +204,7 @@ def _check_url(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
         *(n for n in server.headers if n.lower() == "authorization"),
     ]
     if len(list(filter(None, ways))) > 1:
-        yield "token", "there are two ways to log in", "take one away"
+        yield "token", "there are two ways to log in", "remove one"
 
 
 def _check_mounts(loaded: Loaded) -> Iterator[Complaint]:
@@ -219,7 +219,7 @@ def _check_mounts(loaded: Loaded) -> Iterator[Complaint]:
             real = Path(os.path.realpath(folder))
             if real.is_relative_to(workspace):
                 if is_written:
-                    what = f"{folder} is in the workspace, where its files would count as yours"
+                    what = f"{folder} is in the workspace, so its files would count as yours"
                     yield where, what, "mount a folder outside of the workspace"
             elif state.is_relative_to(real) or real.is_relative_to(state):
                 yield where, f"Elwood's state folder is in {folder}", "mount a folder without it"

@@ -61,6 +61,7 @@ class LoginStore:
     """The login file of the server *name*, readable only by us.  Blocks."""
 
     def __init__(self, state: Path, name: str) -> None:
+        self.name = name
         self.path = state / "mcp" / f"{name}.login.json"
 
     def read(self, url: str) -> Login:

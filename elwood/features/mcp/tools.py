@@ -83,7 +83,7 @@ def make_tool(
     return Tool(
         name=called,
         id=id_,
-        description=f"[of the MCP server {name}] {description}",
+        description=f"[MCP server {name}] {description}",
         input=dict[str, Any],
         schema=tool.input,
         run=run,
@@ -123,7 +123,7 @@ def reader_tools(
 ) -> tuple[Tool, ...]:
     async def ask(server: str, request: ReadResource | ReadPrompt) -> Output:
         if server not in servers:
-            raise ToolFailure(f"there is no MCP server {server}; there are {', '.join(servers)}")
+            raise ToolFailure(f"there is no MCP server {server}; there is: {', '.join(servers)}")
         try:
             result = await servers[server].ask(request)
         except ActorUnavailable as error:

@@ -35,8 +35,8 @@ from elwood.foundation.storage.journal import JournalDamaged, entries_of, read_s
 PROGRAM, ROUTE = Principal("an MCP client", "", owner=True), Route("mcp")
 # Seconds that one request waits for an answer, less than the timeout of the control socket.
 WAIT = 2.0
-OFF = "This Elwood takes no questions: set ask = true in [mcp_serve] of config.toml, restart it."
-NOT_HERE = "another program asks here, and is given the answer of the turn only: say it there"
+OFF = "Elwood accepts no questions here. Set ask = true in [mcp_serve] of config.toml; restart it."
+NOT_HERE = "another program reads this conversation, and gets only the final answer: say it there"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -67,13 +67,13 @@ async def _refuse(words: Sequence[str]) -> CommandResult:
 
 async def _handle_ask(core: Core, words: Sequence[str]) -> CommandResult:
     """Accept a message once, and return the state of its answer."""
-    answer = ProgramAnswer(doing="it waits for its turn")
+    answer = ProgramAnswer(doing="waiting for its turn")
     try:
         message = msgspec.json.decode("".join(words), type=ProgramMessage)
         with trio.move_on_after(WAIT):
             match await core.sessions.ask(_make_inbound(message)):
                 case Busy(waiting):
-                    why = f"{waiting} messages wait in {message.session} already"
+                    why = f"{waiting} messages are already waiting in {message.session}"
                     return CommandResult(why, ok=False)
                 case Refused(why) | NotNow(why):
                     return CommandResult(why, ok=False)
@@ -90,12 +90,12 @@ async def _find_answer(core: Core, message: ProgramMessage) -> ProgramAnswer:
     state = core.live.states.get(message.session, Session())
     inputs = [] if state.turn is None else [one.id for one in state.turn.inputs]
     if message.id in (*inputs, *state.waiting):
-        doing = "it is about to begin" if state.turn is None else state.turn.under_way
+        doing = "about to begin" if state.turn is None else state.turn.under_way
         return ProgramAnswer(doing=core.redactor(doing))
     path = core.paths.state / "sessions" / f"{message.session}.jsonl"
     replied = await core.environment.blocking(partial(_find_reply, path, message.id))
     if replied is None:
-        return ProgramAnswer(doing="it is about to begin")
+        return ProgramAnswer(doing="about to begin")
     text = "\n\n".join(filter(None, (replied.text, replied.footer)))
     if len(text) > MAX_ANSWER:
         text = f"{text[:MAX_ANSWER]}\n[cut: elwood session show {message.session}]"

@@ -32,25 +32,24 @@ def explain(config: Config, given: Namespace) -> int:
         line = next(
             one for verdict, one in policy.words() if verdict == word and is_about(one, NAME, ID)
         )
-    by = "Elwood's own lists: no line of yours is about it."
+    by = "Elwood's defaults; your configuration has no rule for it."
     if setting:
         by = f"{setting}: {line}{_describe_place(config.file, setting.partition('.')[2], line)}"
     print(f"{given.text}\n  {_format_decision(decision)}\n  Decided by {by}")
     if _format_decision(after_reading) != _format_decision(decision):
-        print(
-            f"Once the conversation has read strangers' words:\n  {_format_decision(after_reading)}"
-        )
+        print("After the conversation has read strangers' words:")
+        print(f"  {_format_decision(after_reading)}")
     return OK
 
 
 def _format_decision(decision: Decision) -> str:
     match decision:
         case Allow(why):
-            return f"It runs at once: {why or 'it only looks'}."
+            return f"Elwood runs it without asking: {why or 'it only reads'}."
         case Ask(why, remember):
             always = "you can allow it for good" if remember else "each time"
-            return f"You are asked ({always}): {why}."
-    return f"It is never run: {decision.why}."
+            return f"Elwood asks you ({always}): {why}."
+    return f"Elwood never runs it: {decision.why}."
 
 
 def _describe_place(file: Path, key: str, line: str) -> str:

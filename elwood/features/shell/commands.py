@@ -24,7 +24,7 @@ USAGE = (
     "/workspace accept ID: keep a change.\n"
     "/workspace discard ID: delete a change."
 )
-NOTHING = "No command has changed an instruction file: nothing waits for you."
+NOTHING = "No command has changed an instruction file. There is nothing to review."
 # Bytes of a file whose change is shown.
 MAX_SHOWN = 64 << 10
 # Lines shown of a change, and characters of each.
@@ -56,8 +56,8 @@ class WorkspaceReview:
         if verb not in ("accept", "discard"):
             return CommandAnswer(USAGE)
         if one is None:
-            prefix = "It was decided already. " if call.again else ""
-            return CommandAnswer(f"{prefix}Nothing with that ID waits for you.\n{USAGE}")
+            prefix = "You have already decided about it. " if call.again else ""
+            return CommandAnswer(f"{prefix}There is no change with that ID.\n{USAGE}")
         answer = await self._blocking(lambda: self._decide(verb, one))
         if one not in await self._blocking(partial(list_set_aside, self._state)):
             self._decided(one)
@@ -69,20 +69,22 @@ class WorkspaceReview:
             discard(self._state, one)
             return CommandAnswer(f"I deleted the version of {name} that a command wrote.")
         if one.what != "file":
-            return CommandAnswer(f"{name} became a {one.what}; I read no instructions from one.")
+            return CommandAnswer(f"{name} became a {one.what}. I never read instructions from one.")
         try:
             accept(self._workspace, self._state, one)
         except (PathRefused, Unconfined) as error:
-            return CommandAnswer(f"It could not be accepted: {error}")
-        return CommandAnswer(f"{name} is now as the command wrote it, and counts from now on.")
+            return CommandAnswer(f"I could not accept it: {error}")
+        return CommandAnswer(
+            f"I accepted the command's version of {name}, and follow it from now on."
+        )
 
     def _review(self, waiting: list[SetAside]) -> CommandAnswer:
         if not waiting:
             return CommandAnswer(NOTHING)
         parts = [self._describe_file(one) for one in waiting[:MAX_CHANGES]]
         more = len(waiting) - len(parts)
-        end = "They do not count until you accept them."
-        text = "\n\n".join([*parts, *([f"{more} more wait."] if more else []), end])
+        end = "I ignore these changes until you accept them."
+        text = "\n\n".join([*parts, *([f"{more} more to review."] if more else []), end])
         ids = [one.id for one in waiting[:MAX_CHANGES]]
         buttons = [f"/workspace {verb} {id_}" for id_ in ids for verb in ("accept", "discard")]
         return CommandAnswer(text, buttons=tuple(buttons))

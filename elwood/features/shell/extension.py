@@ -61,7 +61,7 @@ def looking(
 
 async def _find_programs(sandbox: Executor | NoSandbox, workspace: Path, blocking: Blocking) -> str:
     if isinstance(sandbox, NoSandbox):
-        return "no commands can be run"
+        return "commands cannot be run"
     place = await blocking(partial(sandbox.place, workspace))
     walls = "no sandbox" if sandbox.rung == "direct" else f"{sandbox.rung}, no network"
     text = f"commands run in {place} ({walls})"
@@ -72,5 +72,5 @@ async def _find_programs(sandbox: Executor | NoSandbox, workspace: Path, blockin
             there = outcome.output.decode(errors="replace").split()
             both = ([name for name in KNOWN if (name in there) is found] for found in (True, False))
             names = (", ".join(one) or "none" for one in both)
-            text += "; found there: {}; not found: {}".format(*names)
+            text += "; programs found there: {}; not found: {}".format(*names)
     return text

@@ -70,7 +70,7 @@ def parse(command: str) -> tuple[Piped, ...] | Unclear:
       Word(text='a b', bare=False)),)),
      Piped(joined=';', commands=((Word(text='date', bare=True),),)))
     >>> parse("ls $(date)")
-    Unclear(why="it has '$' outside single quotes")
+    Unclear(why='it uses a shell variable or another command ($)')
     >>> parse("ls |")
     Unclear(why='a command is missing')
     """
@@ -110,7 +110,7 @@ def _parse_word(command: str, start: int) -> tuple[int, Word] | Unclear:
         else:
             break
         if _UNSHOWABLE.search(part):
-            return Unclear("it has control characters or invisible ones")
+            return Unclear("it has control characters or invisible characters")
         parts.append(part)
         at, bare = quoted.end(), False
     if at < len(command) and not _BLANKS.match(command, at) and not _OPERATOR.match(command, at):
@@ -118,16 +118,25 @@ def _parse_word(command: str, start: int) -> tuple[int, Word] | Unclear:
     return at, Word("".join(parts), bare)
 
 
+# The meaning of characters for a shell, for the owner.
+_SYNTAX = {
+    **dict.fromkeys("*?[", "a wildcard"),
+    **dict.fromkeys("$`", "a shell variable or another command"),
+    **dict.fromkeys("<>", "a redirection"),
+    **dict.fromkeys("(){}", "shell brackets"),
+    "~": "a home folder",
+    "#": "a comment",
+}
+
+
 def _describe_char(char: str) -> str:
     if char in "'\"":
-        return f"a quote {char} is not closed, or has an expansion in it"
+        return f"a quote ({char}) is not closed, or contains a shell variable or another command"
     if not char.isascii():
-        return "it has a character outside quotes that is not ASCII"
+        return "it has special characters outside quotes"
     if not char.isprintable():
         return "it has a control character"
-    if char in "$`":
-        return f"it has {char!r} outside single quotes"
-    return f"it has {char!r} outside quotes"
+    return f"it uses {_SYNTAX.get(char, 'special shell syntax')} ({char})"
 
 
 def _assemble(read: list[Word | str]) -> tuple[Piped, ...] | Unclear:
@@ -187,7 +196,7 @@ def operands(args: Sequence[str], listed: Options) -> tuple[str, ...] | Unclear:
     >>> operands(["a", "-q", "-n", "5", "--", "-b"], options("-[qv]+", taking={"-n": "[0-9]+"}))
     ('a', '-b')
     >>> operands(["-f"], options("-[qv]+"))
-    Unclear(why='the option -f is not on the list')
+    Unclear(why='the option -f is not on the list of safe options')
     """
     parted = _split(args, listed)
     if isinstance(parted, Unclear):
@@ -210,7 +219,7 @@ def _split(
             values = [value for name, value in listed.taking if _compile(name).fullmatch(word)]
             given = next(left, None)
             if not values or given is None or not _compile(values[0]).fullmatch(given):
-                return Unclear(f"the option {word} is not on the list")
+                return Unclear(f"the option {word} is not on the list of safe options")
             group = (word, given)
         groups.append(group)
     return groups, None
@@ -227,12 +236,12 @@ def outside(path: str, root: str | None) -> Unclear | None:
     >>> outside("/etc/passwd", "/workspace")
     Unclear(why='/etc/passwd is outside the workspace')
     >>> outside("sub/.env", None)
-    Unclear(why='sub/.env is a name that secrets are kept under')
+    Unclear(why='sub/.env may contain secrets')
     """
     if why := refusal(path):
         return Unclear(why)
     if holds_secrets(path):
-        return Unclear(f"{path} is a name that secrets are kept under")
+        return Unclear(f"{path} may contain secrets")
     below = path.startswith("/") and root and f"{path}/".startswith(f"{root.rstrip('/')}/")
     if path.startswith(("~", "-")) or ".." in path.split("/"):
         return Unclear(f"{path} may lead out of the workspace")
@@ -320,7 +329,7 @@ def allow_git(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclea
     """Return the argv to run for ``git`` *args* if it only reads the repository here."""
     verb = args[0] if args else ""
     if verb not in _LISTED:
-        return Unclear(f"git {verb} is not on the list")
+        return Unclear(f"git {verb} is not on the list of safe commands")
     harmless, listed = _LISTED[verb]
     given = operands(args[1:], listed)
     if isinstance(given, Unclear):
@@ -328,7 +337,7 @@ def allow_git(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclea
     for operand in given:
         # Globs and ":(...)" are expanded by git, quoted or not; "main:.env" is a file.
         if any(char in operand for char in ":*?[\\"):
-            return Unclear(f"git may take {operand} for more than one name")
+            return Unclear(f"git may read {operand} as more than one name")
         if reason := outside(operand, root):
             return reason
     return ("git", *_HARDENED, verb, *harmless, *args[1:])
@@ -496,7 +505,7 @@ def _allow_without_operands(
     if isinstance(given, Unclear):
         return given
     if given:
-        return Unclear(f"{name} is on the list without arguments only")
+        return Unclear(f"{name} is on the list of safe commands only without arguments")
     return (name, *args)
 
 
@@ -506,7 +515,7 @@ def _allow_date(args: list[str]) -> tuple[str, ...] | Unclear:
         return given
     for operand in given:
         if not operand.startswith("+") or _WIDE.search(operand):
-            return Unclear(f"date {operand} is more than a format")
+            return Unclear(f"date {operand} does more than show the date")
     return ("date", *args)
 
 

@@ -34,11 +34,11 @@ from elwood.foundation.text.lines import escape_name
 log = logging.getLogger("elwood.shell")
 # Command of the control socket.
 COMMAND = "sandbox"
-WALLS = "no network; of your files they read the workspace and skills, and write the workspace"
+WALLS = "no network; of your files they can read the workspace and skills, and write the workspace"
 # There is no state that a reset could remove.
-FRESH = "each command starts afresh: of one that has ended nothing stays but what it wrote there"
-MODES = {"ro": "only to be read", "rw": "to be read and changed"}
-CLOSED = "secrets, and folders with a dot before their names, are closed"
+FRESH = "nothing of a command remains except files it wrote to the workspace"
+MODES = {"ro": "read-only", "rw": "read and write"}
+CLOSED = "files with secrets and folders whose names begin with a dot cannot be read"
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
@@ -60,7 +60,8 @@ def describe_sandbox(picked: Picked | NoSandbox, settings: SandboxSettings) -> S
         words, is_meant = f"Commands cannot be run: {picked.why}", settings.kind == "none"
         notes = _list_mounts(settings)
         return SandboxStatus(words, notes, warning="" if is_meant else words, is_sound=is_meant)
-    words, is_walled = f"Commands run in: {picked.rung}", picked.rung != "direct"
+    is_walled = picked.rung != "direct"
+    words = f"Commands run in {picked.rung}" if is_walled else "Commands run without a sandbox"
     notes = (*picked.notes, *((WALLS, FRESH) if is_walled else ()), *_list_mounts(settings))
     if not picked.failed:
         return SandboxStatus(f"{words}.", notes, is_sound=is_walled)
@@ -90,8 +91,8 @@ class MountedFolders:
             return ""
         lines = await self.blocking(lambda: [self._line(one) for one in self.mounts])
         head = (
-            "The owner has opened folders outside of the workspace to you. A command sees one only "
-            f"if it names its path. In them {CLOSED}:"
+            "The owner has given you access to folders outside of the workspace. A command sees a "
+            f"folder only if it names its path. In them, {CLOSED}:"
         )
         return "\n".join((head, *lines))
 
@@ -106,7 +107,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     """Choose a sandbox, after ending commands left by an earlier process."""
     blocking, paths = core.environment.blocking, core.paths
     if left := await blocking(lambda: reap(paths.state)):
-        log.warning("ended commands of an earlier run", extra={"count": left})
+        log.warning("stopped commands of an earlier run", extra={"count": left})
     settings = core.config.of(SandboxSettings)
     picked: Picked | NoSandbox
     try:
@@ -119,7 +120,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         log.info("sandbox ready", extra={"rung": picked.rung, "notes": "; ".join(picked.notes)})
     seen = describe_sandbox(picked, settings)
     if seen.warning:
-        log.warning("no sandbox, or a weaker one", extra={"why": seen.warning})
+        log.warning("sandbox missing or weaker", extra={"why": seen.warning})
         core.table.warn("sandbox", seen.warning)
 
     async def show(call: CommandCall) -> CommandAnswer:
@@ -132,7 +133,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         for one in changed:
             log.warning("instruction file set aside", extra={"file": one.path, "id": one.id})
             what = f"A command changed {escape_name(one.path)}, so I set its version aside"
-            core.table.warn(_change_subject(one), f"{what}: look at it with /workspace review")
+            core.table.warn(_change_subject(one), f"{what}. To see it: /workspace review")
 
     await blocking(lambda: finish_interrupted(core.workspace, paths.state))
     report(await blocking(lambda: list_set_aside(paths.state)))
@@ -194,11 +195,11 @@ async def check(context: CheckContext) -> list[Finding]:
             return unknown  # the folder checks report it
         seen = await _try_sandbox(settings, paths, context)
         text, is_sound = (
-            f"{seen.text}\n- tried from here: a service may be allowed less",
+            f"{seen.text}\n- tested from this shell; a service may have fewer rights",
             seen.is_sound,
         )
     else:
-        text, is_sound = f"{answer.text}\n- so says the Elwood that runs", answer.ok
+        text, is_sound = f"{answer.text}\n- reported by the running Elwood", answer.ok
     what = text.replace(".\n- ", "; ").replace("\n- ", "; ")
     if is_sound:
         return [*unknown, Finding("ok", "sandbox", what)]
@@ -211,8 +212,8 @@ def _unknown_programs(config: Config) -> Iterator[Finding]:
     policy = config.of(PolicySettings)
     for key, rules in (("ask", policy.ask_commands), ("safe", policy.safe_commands)):
         for name in missing_programs(rule.split()[0] for rule in rules if rule.strip()):
-            what = f"policy.{key}_commands: commands find no program {name}"
-            yield Finding("warning", "policy", what, "correct its name, or install it")
+            what = f"policy.{key}_commands names {name}, but commands find no such program"
+            yield Finding("warning", "policy", what, "correct the name or install the program")
 
 
 async def _try_sandbox(
@@ -227,13 +228,13 @@ async def _try_sandbox(
     except NoSandbox as error:
         return describe_sandbox(error, settings)
     except OSError as error:
-        words = f"It cannot be tried: {error.strerror}: {error.filename}"
-        return SandboxStatus(words, ("run the doctor as the user of Elwood",), is_sound=False)
+        words = f"It cannot be tested: {error.strerror}: {error.filename}"
+        return SandboxStatus(words, ("run doctor as Elwood's user",), is_sound=False)
     return describe_sandbox(picked, settings)
 
 
 def _check_confined(config: Config) -> Finding:
     if config.of(PolicySettings).word(NAME, ID) == "deny":
         return Finding("ok", "sandbox", "policy.deny forbids all commands")
-    what = "commands are not confined, and you are asked about each of them"
+    what = "commands are not confined, so Elwood asks you about each one"
     return Finding("warning", "sandbox", what, 'set sandbox.kind to "auto"')

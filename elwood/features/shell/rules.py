@@ -10,7 +10,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.features.shell.judge import Forbidden, Safe, Unclear, allow_words, judge, parse
 from elwood.foundation.text.regex import compile_regex
 
-UNCONFINED = "commands are not confined here, so each is asked about"
+UNCONFINED = "commands run without a sandbox here"
 
 
 class CommandRuling(msgspec.Struct, frozen=True):

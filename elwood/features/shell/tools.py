@@ -73,8 +73,8 @@ MAX_FILES, MAX_BYTES = 20, 16 << 20
 # Words of a command looked up as file names; a command that runs without asking has fewer.
 MAX_WORDS = MAX_COMMAND // 2
 NO_MARKS = (
-    "words of strangers were read, and the file system keeps no marks on files (it has no user "
-    "extended attributes)"
+    "this conversation has read strangers' words, and the file system cannot mark files (it has no "
+    "user extended attributes)"
 )
 # Separators of words in a shell command.
 _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
@@ -137,7 +137,7 @@ class CommandTool:
         if action.judged not in ("safe", "forbidden"):
             facts |= await self._blocking(partial(self._hash_named, given.command, context))
         if action.judged == "listed" and any(fact.endswith(UNTRUSTED) for fact in facts.values()):
-            action = RunCommand("unclear", "strangers may have written a file that it names")
+            action = RunCommand("unclear", "it uses a file that strangers may have written")
         # With too many files, some were not hashed.
         scope = scope_of(given.command, facts) if len(facts) < MAX_FILES else None
         return Plan(action, given.command, facts, scope=scope)
@@ -162,7 +162,7 @@ class CommandTool:
                     with trio.CancelScope(shield=True):
                         note = await self._finish_following(followed, outcome)
         except SandboxFailed as error:
-            text = f"{error}; whether the command did something is not known"
+            text = f"{error}; the command may or may not have had an effect"
             raise ToolFailure(text, unknown=True) from error
         except ToolFailure as failure:
             raise _add_sources(failure, followed) from failure
@@ -197,7 +197,7 @@ class CommandTool:
         outcome = await sandbox.run(command)
         if writable:
             return outcome
-        note = "; ".join(filter(None, (outcome.note, f"it could write no file: {NO_MARKS}")))
+        note = "; ".join(filter(None, (outcome.note, f"it could not write files: {NO_MARKS}")))
         return msgspec.structs.replace(outcome, note=note)
 
     async def _start_following(
@@ -225,8 +225,8 @@ class CommandTool:
         try:
             return await self._blocking(start)
         except TooManyFiles as error:
-            text = f"not run: {error}, so words of strangers in them could not be followed"
-            raise ToolFailure(f"{text}; move some of them to a mount") from error
+            text = f"not run: {error}, so strangers' words in them cannot be tracked"
+            raise ToolFailure(f"{text}; move some of them to a mounted folder") from error
 
     def _find_places(self, words: Sequence[str], route: Route) -> Iterator[tuple[Root, str]]:
         """Find the files and folders that *words* name.  Blocks."""
@@ -249,11 +249,11 @@ class CommandTool:
         if failed:
             names = escape_names(failed, 3)
             log.warning("files could not be marked as untrusted", extra={"count": len(failed)})
-            parts.append(f"words of strangers may be in {names}, which could not be marked so")
+            parts.append(f"{names} may contain strangers' words, but could not be marked")
         if changed:
             self._report(changed)
             names = escape_names([one.path for one in changed], 3)
-            parts.append(f"it changed {names}, which was set aside until the owner has looked")
+            parts.append(f"it changed {names}; this is set aside until the owner has reviewed it")
         return "".join(f"\n({part})" for part in parts)
 
     def _need_sandbox(self) -> Executor:
@@ -311,7 +311,7 @@ def _format_outcome(outcome: CommandOutcome, given: ShellCommand) -> str:
     if outcome.note:
         text += f"\n({outcome.note})"
     if outcome.timed_out:
-        raise ToolFailure(f"ended after {given.timeout} s; so far it printed:\n{text}")
+        raise ToolFailure(f"stopped after {given.timeout} s; so far it printed:\n{text}")
     if outcome.code != 0:
         raise ToolFailure(f"exit code {outcome.code}\n{text}")
     return text if outcome.output else f"exit code 0, no output{text}"
@@ -371,25 +371,25 @@ async def _harden_git(
     if objects := revisions(argv):
         kinds = await sandbox.run(_make_command(READ_KINDS, given, "\n".join(objects).encode()))
         if kinds.code != 0 and b"not a git repository" not in kinds.errors:
-            raise _make_failure("git does not say what it would compare")
+            raise _make_failure("git does not list the objects that it would compare")
         for name, kind in zip(objects, kinds.output.decode().splitlines(), strict=False):
             if kind != "commit" and not kind.endswith(" missing"):
-                raise _make_failure(f"{name.removesuffix('^{}')} is no commit, and has no name")
+                raise _make_failure(f"{name.removesuffix('^{}')} is not a commit and has no name")
     if (list_names := list_files_argv(argv)) is not None:
         names = await sandbox.run(_make_command(apply_overrides(list_names, words), given))
         if names.cut:
-            raise _make_failure("there are more files in it than can be looked through")
+            raise _make_failure("it has too many files to check")
         if names.code not in (0, 1):
             return list_names  # it fails with its own message
         shown = set(names.output.decode("utf-8", "surrogateescape").split("\0"))
         if secret := sorted(filter(holds_secrets, shown)):
-            why = f"it would show {escape_names(secret, 3)}, and secrets are kept under such names"
+            why = f"it would show {escape_names(secret, 3)}, which may contain secrets"
             raise _make_failure(f"{why}; name other paths")
     return apply_overrides(argv, words)
 
 
 def _make_failure(why: str) -> ToolFailure:
-    return ToolFailure(f"{why}; use bash -c '…', about which the owner is asked")
+    return ToolFailure(f"{why}; to ask the owner instead, use bash -c '…'")
 
 
 def _read_head(root: Root) -> dict[str, str]:

@@ -70,9 +70,9 @@ def calls(completion: Completion) -> list[tuple[str, object]]:
 
 
 COMMANDS = [
-    ("list the files", "list_files", {}, "This is in your workspace:"),
-    ("list files in notes", "list_files", {"path": "notes"}, "This is in `notes`:"),
-    ("Read my notes.txt", "read_file", {"path": "my notes.txt"}, "`my notes.txt` says:"),
+    ("list the files", "list_files", {}, "Files in your workspace:"),
+    ("list files in notes", "list_files", {"path": "notes"}, "Files in `notes`:"),
+    ("Read my notes.txt", "read_file", {"path": "my notes.txt"}, "Content of `my notes.txt`:"),
     (
         "write a.md: buy  milk!",
         "write_file",
@@ -83,25 +83,25 @@ COMMANDS = [
         "run grep -r 'a  b' .",
         "run_command",
         {"command": "grep -r 'a  b' ."},
-        "`grep -r 'a  b' .` ended without an error:",
+        "`grep -r 'a  b' .` succeeded:",
     ),
     (
         "remember that milk is sold",
         "save_memory",
         {"key": "milk-is-sold", "content": "milk is sold"},
-        "I noted it:",
+        "I saved a note:",
     ),
     (
         "When is my sister's birthday?",
         "search_memory",
         {"query": "When is my sister's birthday"},
-        "My memory says about `When is my sister's birthday`:",
+        "Notes about `When is my sister's birthday`:",
     ),
     (
         "remind me in 2 hours to call mum",
         "schedule",
         {"title": "call mum", "in_minutes": 120, "remind": "call mum"},
-        "I planned it:",
+        "I set a reminder:",
     ),
 ]
 
@@ -130,10 +130,10 @@ def assert_quoted(told: str) -> None:
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (WAITING, "It waits for you, and is not done yet."),
-        (f"denied: the owner said no\n{LIES}", "and was told: “denied: the owner said no"),
+        (WAITING, "I have not done it yet."),
+        (f"denied: the owner said no\n{LIES}", "The result: “denied: the owner said no"),
         (f"stopped; {INTERRUPTED}\n{LIES}", INTERRUPTED),
-        (f"exit code 2\n{LIES}", "and was told: “exit code 2"),
+        (f"exit code 2\n{LIES}", "The result: “exit code 2"),
     ],
 )
 async def test_a_failure_is_not_reported_as_success(said: str, result: str, words: str) -> None:
@@ -176,7 +176,7 @@ async def test_lines_are_answered_in_order() -> None:
 async def test_without_tools_the_answer_explains_it() -> None:
     completion = await Talk(tools=()).say("list the files")
     assert completion.stop == "end"
-    assert "I was given no tool `list_files`" in completion.message.text
+    assert "I do not have the tool `list_files`" in completion.message.text
 
 
 async def test_a_late_result_is_quoted() -> None:
@@ -185,7 +185,7 @@ async def test_a_late_result_is_quoted() -> None:
     await talk.say("run make")
     await talk.results(WAITING, failed=True)
     text = (await talk.hear(Notice(LIES))).message.text
-    assert text.startswith("Nobody asked me anything. I was told:")
+    assert text.startswith("News:")
     assert_quoted(text)
 
 

@@ -132,7 +132,7 @@ def test_a_refused_message_returns_to_an_empty_line(desk: Desk, line: str, after
     desk.say("hello")
     desk.type(line)
     desk.get(Took("1", "the disk is full"))
-    assert desk.printed[-1] == "I did not take that: the disk is full"
+    assert desk.printed[-1] == "I could not accept that: the disk is full"
     assert desk.line == after
 
 
@@ -143,7 +143,7 @@ def test_a_message_that_cannot_be_sent_stays_in_the_line(desk: Desk) -> None:
         assert (desk.sent, desk.line) == ([], line)
         assert hint in desk.shown()
     desk.view.enter("see", ["file"] * (MAX_FILES + 1))
-    assert f"At most {MAX_FILES} files go along" in desk.shown()
+    assert f"You can send {MAX_FILES} files at once" in desk.shown()
 
 
 def test_a_key_decides_a_question_that_has_the_focus(desk: Desk) -> None:
@@ -151,7 +151,7 @@ def test_a_key_decides_a_question_that_has_the_focus(desk: Desk) -> None:
     assert "Tab to answer" in desk.shown()
     desk.key("y")
     assert desk.line == "y", "the line has the keys"
-    assert "empty the line, then Tab" in desk.shown()
+    assert "clear the line, then Tab to answer" in desk.shown()
     desk.type("")
     desk.key("tab")
     assert "press a key" in desk.shown()
@@ -260,7 +260,7 @@ def test_steps_have_durations_and_are_counted_at_the_end(desk: Desk) -> None:
 def test_a_long_question_is_cut_and_printed_whole(desk: Desk) -> None:
     lines = "\n".join(f"line {number}" for number in range(50))
     desk.get(msgspec.structs.replace(ASKED, text=lines))
-    assert "Ctrl-O shows all" in desk.shown(rows=20)
+    assert "Ctrl-O to see all" in desk.shown(rows=20)
     assert "line 25" not in desk.shown(rows=20)
     desk.key("c-o")
     assert "line 25" in desk.printed[-1]
@@ -287,7 +287,7 @@ def test_the_bottom_line_omits_what_does_not_fit(desk: Desk) -> None:
     for columns in (200, 80, 40, 20):
         line = desk.view.bottom(columns)
         assert line.startswith("main")
-        assert "Ctrl-D ends" in line
+        assert "Ctrl-D to quit" in line
         assert len(line) < max(columns, 25)
 
 

@@ -213,13 +213,13 @@ async def test_the_prompt_lists_the_mounts_and_what_commands_see(
     picked = await pick(settings, home.workspace, home.state)
     said = describe_sandbox(picked, settings).text
     assert (
-        f"- mounted at /mounts/blog: {blog}, to be read and changed; secrets, and folders" in said
+        f"- mounted at /mounts/blog: {blog}, read and write; files with secrets and folders" in said
     )
     assert "- commands see no mounts" in said
-    assert "each command starts afresh" in said
+    assert "nothing of a command remains" in said
     part = MountedFolders(settings.mounts, picked.executor.place, inline)
     assert (await part.text(1000)).splitlines()[1:] == [
-        "- /mounts/blog (to be read and changed, for file tools only)"
+        "- /mounts/blog (read and write, for file tools only)"
     ]
     look = Command(argv=("cat", f"{blog}/src/a.py"), timeout=20.0, mounts=("/mounts/blog",))
     assert (await picked.executor.run(look)).code != 0

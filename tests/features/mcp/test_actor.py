@@ -21,13 +21,14 @@ def gaps(times: list[float]) -> list[float]:
 async def test_mcp_01_five_crashes_in_ten_minutes_park_a_server(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with rig(tmp_path, NotConnected("it ended with 1")) as one:
+    async with rig(tmp_path, NotConnected("it exited with code 1")) as one:
         one.errors.add(b"Traceback\nKeyError: 'TOKEN'\n")
         await trio.sleep(1000)
         assert gaps(one.tries) == [1, 2, 4, 8]
-        assert "parked after: NotConnected: it ended with 1; it wrote: KeyError" in await one.says()
+        why = "it exited with code 1 (last error output: KeyError"
+        assert f"stopped (not retrying): {why}" in await one.says()
         [(told, buttons)] = one.told  # only once
-        assert told.startswith("The MCP server fake is parked: NotConnected: it ended with 1")
+        assert told.startswith(f"The MCP server fake keeps failing, so I stopped trying: {why}")
         assert buttons == ("/mcp restart fake",)
         failed = await one.call()
         assert isinstance(failed, CallFailed)
@@ -54,13 +55,13 @@ async def test_mcp_02_an_interrupted_call_is_unknown_or_repeated(
     first = FakeConnection()
 
     async def dies(given: dict[str, Any]) -> Result:
-        first.crash(NotConnected("it ended with 137"))
+        first.crash(NotConnected("it exited with code 137"))
         raise NotConnected("the connection was closed")
 
     first.called = dies
     async with rig(tmp_path, first, FakeConnection()) as one:
         failed = await one.call()
-        assert failed == CallFailed("the MCP server fake ended during the call", unknown=True)
+        assert failed == CallFailed("the MCP server fake stopped during the call", unknown=True)
         await trio.sleep(10)
         assert await one.call() == CallDone("done")
     again = FakeConnection(called=first.called)
@@ -75,7 +76,7 @@ async def test_mcp_03_a_mute_server_gets_the_old_handshake_and_is_parked(
     async with rig(tmp_path, NoAnswer("it did not answer within 10 s")) as one:
         await trio.sleep(100)
         assert one.legacy == [False, True]
-        assert "parked after: NoAnswer" in await one.says()
+        assert "stopped (not retrying): it did not answer" in await one.says()
         assert len(one.told) == 1
 
 
@@ -102,7 +103,7 @@ async def test_mcp_04_10_a_call_without_an_answer_times_out(
     async with rig(tmp_path, FakeConnection(called=hangs), FakeConnection()) as one:
         began = trio.current_time()
         failed = await one.call()
-        assert failed == CallFailed("the MCP server fake gave no answer in time", unknown=True)
+        assert failed == CallFailed("the MCP server fake did not answer in time", unknown=True)
         assert ended == [began + 58]
         await trio.sleep(20)
         assert len(one.made) == 1  # it still answers
@@ -164,7 +165,7 @@ async def test_mcp_18_20_new_and_changed_tools_are_off(
         assert isinstance(refused, CallFailed)
         assert "has changed, so it is off" in refused.why
         [(told, _)] = one.told
-        assert "new or have changed: echo, new." in told
+        assert "new or changed tools: echo, new." in told
         # The owner is notified once, even after a restart.
         connection.changed()
         await trio.sleep(31)
@@ -196,8 +197,8 @@ async def test_a_rule_for_an_unknown_tool_is_logged(
     rules = {"ecko": ToolRule(policy="deny"), "echo": ToolRule(policy="deny")}
     async with rig(tmp_path, FakeConnection([ECHO]), tools=rules) as one:
         told = await one.says()
-    assert "mcp_servers.fake.tools names tools that it does not have: ecko" in told
-    [record] = [one for one in caplog.records if "does not have" in one.message]
+    assert "mcp_servers.fake.tools has rules for tools that do not exist: ecko" in told
+    [record] = [one for one in caplog.records if "does not offer" in one.message]
     assert record.__dict__["at"] == "mcp_servers.fake.tools.ecko"
     assert record.__dict__["did_you_mean"] == "echo"
 

@@ -58,7 +58,7 @@ async def test_killing_a_server_again_and_again_leaves_nothing(
 
         async def cycle() -> None:
             await house.until("/mcp show fake", ": ready;")
-            assert "ended during the call" in await house.do(["exit", 1])
+            assert "stopped during the call" in await house.do(["exit", 1])
             await house.ask("/mcp restart fake")
             await house.until("/mcp show fake", ": ready;")
             await house.ask("/new")

@@ -142,8 +142,8 @@ async def test_a_login_is_stored_used_and_refreshed(
         settings = remote(f"{server.url}/mcp", auth="oauth")
         # Without a login the error names the command.
         async with living(tmp_path, far=settings) as house:
-            said = await house.until("/mcp show far", "again after")
-            assert "it wants a login" in said
+            said = await house.until("/mcp show far", "retrying")
+            assert "login required" in said
         paths = Paths(state=tmp_path / "state", workspace=tmp_path, runtime=tmp_path)
         config = Config.holding(paths, McpServers({"far": settings}))
         async with trio.open_nursery() as nursery:

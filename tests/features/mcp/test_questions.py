@@ -53,12 +53,12 @@ async def test_a_server_asks_and_the_owner_answers(tmp_path: Path, old: bool) ->
         assert "The MCP server fake asks: Where to?" in told
         assert "city (one of Rome, Paris)" in told
         said = await house.ask("/mcp answer fake London")
-        assert said == "That is no answer yet: city must be one of Rome, Paris."
+        assert said == "I could not send that answer: city must be one of Rome, Paris."
         await house.line.say("/mcp answer fake Rome")
         answered = await house.line.hear(lambda said: "answered (not instr" in said)
         assert '"action": "accept"' in answered.replace('":"', '": "')
         assert "Rome" in answered
-        assert "asks nothing now" in await house.ask("/mcp answer fake Rome")
+        assert "is not waiting for an answer" in await house.ask("/mcp answer fake Rome")
         await ask_in_a_call(house, old)
         await house.line.say("/mcp decline fake")
         answered = await house.line.hear(lambda said: "answered (not instr" in said)
@@ -73,7 +73,7 @@ def test_a_question_names_the_server_and_hides_nothing() -> None:
     assert found.buttons == ("/mcp answer trips yes", "/mcp answer trips no", "/mcp decline trips")
     assert asked(form()).buttons == ("/mcp answer trips yes", "/mcp decline trips")
     url = asked({"mode": "url", "message": "Log in", "url": "https://example.org/x?y=1"})
-    assert "wants you to open a page of example.org: https://example.org/x?y=1" in url.words
+    assert "asks you to open a page of example.org: https://example.org/x?y=1" in url.words
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_question_names_the_server_and_hides_nothing() -> None:
     ],
 )
 def test_mcp_26_questions_for_secrets_are_declined(given: dict[str, Any]) -> None:
-    assert question("trips", given) == "it asked for a secret, which is never given by a form"
+    assert question("trips", given) == "it asked for a secret, and I never send secrets in a form"
 
 
 def test_answers_are_parsed_by_the_type_of_each_field() -> None:
@@ -113,7 +113,7 @@ def test_answers_are_parsed_by_the_type_of_each_field() -> None:
         "age=1": "name is missing",
         "name=a; age=x": "age must be a whole number",
         "name=a; news=maybe": "news must be yes or no",
-        "name=a; sizes=xl": "sizes must be some of s, m, l",
+        "name=a; sizes=xl": "sizes must be one or more of s, m, l",
         "name=a; way=sea": "way must be one of air",
         "Ann": "write it as name=…; age=…; share=…; news=…; sizes=…; way=…",
     }.items():
@@ -136,12 +136,12 @@ async def test_resources_and_prompts_are_read(tmp_path: Path) -> None:
             "read_prompt", server="fake", name="weather", arguments={"city": "Rome"}
         )
         assert "user: Say how the weather is in Rome." in filled
-        assert "there is no MCP server far; there are fake" in await house.call(
+        assert "there is no MCP server far; there is: fake" in await house.call(
             "read_resource", server="far"
         )
         await house.ask("/prompt fake weather city=Rome")
         said = house.model.asked[-1].messages[-1]
-        assert "Read the prompt weather of the MCP server fake by read_prompt" in str(said)
+        assert "Read the prompt weather of the MCP server fake with read_prompt" in str(said)
         assert "Its arguments are: city=Rome" in str(said)
 
 

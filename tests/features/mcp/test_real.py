@@ -86,7 +86,7 @@ async def ready(house: House) -> str:
         said = await house.ask("/mcp show real")
         if ": ready;" in said:
             return said
-        assert "parked" not in said, said
+        assert "not retrying" not in said, said
 
 
 async def test_time(tmp_path: Path, installed: Path) -> None:

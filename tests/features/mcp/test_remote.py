@@ -84,19 +84,19 @@ async def test_a_recovered_server_is_used_again(tmp_path: Path) -> None:
         async with living(tmp_path, far=remote(url)) as house:
             await house.until("/mcp show far", ": ready;")
     async with living(tmp_path, far=remote(url)) as house:
-        assert "ConnectError" in await house.until("/mcp show far", "again after")
+        assert "attempts to connect" in await house.until("/mcp show far", "retrying")
         # The owner gets a notice that it keeps failing; the tools stay in the catalogue.
         await house.ask("hi")
         assert "far__echo" in house.model.tools
         failed = await house.call("far__echo", text="x")
-        assert "the MCP server far does not run" in failed
+        assert "the MCP server far is not running" in failed
 
 
 async def test_mcp_30_a_name_with_a_private_address_is_refused(tmp_path: Path, http: str) -> None:
     port = http.partition("127.0.0.1:")[2]
     inside = remote(f"http://localhost:{port}", local=False)
     async with living(tmp_path, far=inside) as house:
-        said = await house.until("/mcp show far", "again after")
+        said = await house.until("/mcp show far", "retrying")
         assert "does not lead to a public address of the internet" in said
 
 
@@ -115,7 +115,7 @@ async def test_mcp_30_31_a_redirect_carries_no_credentials(tmp_path: Path) -> No
         async with serving(redirects) as url:
             server = remote(f"{url}/mcp", token=Secret("for-a-only"))
             async with living(tmp_path, far=server) as house:
-                assert "again after" in await house.until("/mcp show far", "again after")
+                assert "retrying" in await house.until("/mcp show far", "retrying")
     assert heard == []
 
 
@@ -128,7 +128,7 @@ async def test_mcp_30_an_answer_has_a_limit(tmp_path: Path) -> None:
 
     with suppress_broken():
         async with serving(floods) as url, living(tmp_path, far=remote(f"{url}/mcp")) as house:
-            said = await house.until("/mcp show far", "again after")
+            said = await house.until("/mcp show far", "retrying")
             assert "the answer is longer than" in said
 
 
@@ -138,6 +138,6 @@ async def test_a_refusal_shows_its_status(tmp_path: Path, status: int) -> None:
         return json_reply({"error": "no"}, status)
 
     async with serving(refuses) as url, living(tmp_path, far=remote(f"{url}/mcp")) as house:
-        said = await house.until("/mcp show far", "again after")
+        said = await house.until("/mcp show far", "retrying")
         assert f"HTTP {status}" in said
-        assert ("it wants a login" in said) == (status == 401)
+        assert ("login required" in said) == (status == 401)

@@ -92,18 +92,17 @@ tools.x = { risk = "harmless" }
 tools.y = { rik = "read" }
 """
     assert sorted(complaints(tmp_path, text)) == [
-        "mcp_servers.My_Server.command: has a blank in it; write what stands behind it into args",
-        "mcp_servers.My_Server: not a name for a server; use at most 24 small letters, digits "
-        "and -",
-        "mcp_servers.both.command: both are written; write either a command or a url",
-        "mcp_servers.far.args: is for servers with a command; take it away",
-        "mcp_servers.far.headers: 'a b' is not the name of a header; use letters, digits and -",
+        "mcp_servers.My_Server.command: has a space in it; move the rest into args",
+        "mcp_servers.My_Server: not a valid name; use at most 24 small letters, digits and -",
+        "mcp_servers.both.command: command and url are both set; write either a command or a url",
+        "mcp_servers.far.args: is for servers with a command; remove it",
+        "mcp_servers.far.headers: 'a b' is not a header name; use letters, digits and -",
         "mcp_servers.far.url: is not encrypted; write https://, or set local if it is in your "
         "network",
-        "mcp_servers.fetched.args: nothing in it has an exact version; pin what is fetched: "
+        "mcp_servers.fetched.args: no package has an exact version; pin the package: "
         "name@1.2.3 for npx, name==1.2.3 for uvx",
-        "mcp_servers.fetched.env: 'A B' is not the name of a variable; use letters, digits and _",
-        "mcp_servers.fetched.mounts: 'relative' is not an absolute path; write it from / on",
+        "mcp_servers.fetched.env: 'A B' is not a variable name; use letters, digits and _",
+        "mcp_servers.fetched.mounts: 'relative' is not an absolute path; begin the path with /",
         "mcp_servers.none.command: is missing; write either a command or a url",
         "mcp_servers.odd.env: expected a table, found the number 3; write { NAME = … }",
         'mcp_servers.odd.tools.x.risk: cannot be the text "harmless"; write one of read, write, '

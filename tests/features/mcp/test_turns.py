@@ -33,7 +33,7 @@ async def test_without_a_server_the_help_tells_how_to_add_one(tmp_path: Path) ->
 
 async def test_tools_are_off_until_the_owner_has_seen_and_accepted_them(tmp_path: Path) -> None:
     async with living(tmp_path, fake=fake(accept="ask")) as house:
-        told = await house.line.hear(lambda text: "offers tools that are new" in text)
+        told = await house.line.hear(lambda text: "has new or changed tools" in text)
         assert "do, echo" in told
         assert "no such tool: fake__echo" in await house.call("fake__echo", text="a")
         review, done = await house.press("/mcp accept fake")
@@ -54,7 +54,7 @@ async def test_a_changed_tool_is_off_and_shown_as_a_diff(tmp_path: Path) -> None
     new = {**ECHO, "name": "shout"}
     plan = {"tools": [DO, changed, new]}
     async with living(tmp_path, fake=fake(plan)) as house:
-        assert "1 tools, 2 to accept" in await house.until("/mcp", "to accept")
+        assert "1 tool; 2 not accepted yet" in await house.until("/mcp", "not accepted")
         assert "no such tool: fake__echo" in await house.call("fake__echo", text="a")
         assert "New: shout" in await house.ask("/mcp accept fake 00000000")
         review, done = await house.press("/mcp accept fake")
@@ -106,4 +106,4 @@ async def test_the_model_sees_a_schema_as_the_server_has_it(tmp_path: Path) -> N
         await house.ask("hi")
         [echo] = [t for t in house.model.asked[-1].prompt.tools if t.name == "fake__echo"]
         assert json.loads(bytes(echo.schema)) == ECHO["inputSchema"]
-        assert echo.description == "[of the MCP server fake] Says the same."
+        assert echo.description == "[MCP server fake] Says the same."

@@ -306,4 +306,4 @@ async def test_the_output_is_json_lines_for_any_input(tmp_path: Path) -> None:
         assert not any(byte in pipes.seen for byte in (b"\x1b", b"\x9b2", b"\x07"))
         refused = await trio.to_thread.run_sync(control.ask, one.folder / "run", ASK, "{}")
         assert not refused.ok
-        assert "set ask = true in [mcp_serve]" in refused.text
+        assert "Set ask = true in [mcp_serve]" in refused.text

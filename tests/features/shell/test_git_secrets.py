@@ -9,7 +9,7 @@ from tests.features.shell.command_running import git, looked
 
 NAMES = (".env", "deep/er/prod.PEM", ".aws/x/run.json", "strange\nname/.env", "café/id_rsa")
 PLAIN = (".env.example", "a.txt", "café/b.txt")
-REFUSED = "and secrets are kept under such names; name other paths; use bash -c"
+REFUSED = "which may contain secrets; name other paths; to ask the owner instead, use bash -c"
 
 
 @pytest.fixture

@@ -273,4 +273,4 @@ async def test_a_changed_instruction_file_is_set_aside_and_restored(tmp_path: Pa
     for name in ("SOUL.md", "USER.md", "skills/a/SKILL.md"):
         assert (desk.workspace / name).read_text() == "mine"
     assert {one.path for one in desk.changed} == {"SOUL.md", "skills/a/SKILL.md"}
-    assert "set aside until the owner has looked" in output.text
+    assert "set aside until the owner has reviewed it" in output.text

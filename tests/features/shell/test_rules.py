@@ -72,19 +72,19 @@ async def test_a_listed_command_needs_approval_if_its_code_is_untrusted(tmp_path
     assert action == RunCommand("listed", "your settings call make safe")
     root.write("Makefile", b"all:\n\ttouch PWNED\n", untrusted=True)
     action = (await tool.examine(ShellCommand("make"), CONTEXT)).action
-    assert action == RunCommand("unclear", "strangers may have written a file that it names")
+    assert action == RunCommand("unclear", "it uses a file that strangers may have written")
 
 
 EXPLAINED = {
-    "git push": "It runs at once: your settings call git push safe.\n"
+    "git push": "Elwood runs it without asking: your settings call git push safe.\n"
     "  Decided by policy.safe_commands: git push (FILE, line 4)\n"
-    "Once the conversation has read strangers' words:\n  You are asked (each time): ",
-    "cat a": "You are asked (each time): your settings ask about cat.\n"
+    "After the conversation has read strangers' words:\n  Elwood asks you (each time): ",
+    "cat a": "Elwood asks you (each time): your settings ask about cat.\n"
     "  Decided by policy.ask_commands: cat (FILE, line 6)\n",
-    "make x": "You are asked (you can allow it for good): make is not on the list of safe commands."
-    "\n  Decided by Elwood's own lists: no line of yours is about it.\n",
-    "ls": "It runs at once: it only looks.\n  Decided by Elwood's own lists",
-    "rm -rf x": "It is never run: your settings block such commands.\n"
+    "make x": "Elwood asks you (you can allow it for good): make is not on the list of safe "
+    "commands.\n  Decided by Elwood's defaults; your configuration has no rule for it.\n",
+    "ls": "Elwood runs it without asking: it only reads.\n  Decided by Elwood's defaults",
+    "rm -rf x": "Elwood never runs it: your settings block such commands.\n"
     "  Decided by policy.blocked_patterns: \\brm -rf (FILE, line 7)\n",
 }
 
@@ -111,5 +111,6 @@ def test_explain_knows_the_rule_for_the_tool(
     assert main(["--config", str(file), "policy", "explain", "ls"]) == 0
     line = f"Decided by policy.deny: shell.* ({file}, line 2)"
     assert (
-        f"It is never run: your settings forbid run_command.\n  {line}\n" in capsys.readouterr().out
+        f"Elwood never runs it: your settings forbid run_command.\n  {line}\n"
+        in capsys.readouterr().out
     )
