@@ -258,7 +258,7 @@ def test_an_answer_is_printed_and_remembered_by_name(tmp_path: Path) -> None:
     # The model introduces itself only in the first answer of a conversation.
     assert OPENLY in first.stdout
     again = elwood(tmp_path, "once", "--session", "tea", "read a.txt")
-    assert again.stdout.startswith("a.txt says:\n\ngreen\n")
+    assert again.stdout.startswith("Content of a.txt:\n\ngreen\n")
     assert OPENLY not in again.stdout
 
 
@@ -267,7 +267,7 @@ def test_an_answer_is_printed_and_remembered_by_name(tmp_path: Path) -> None:
     [
         ("../../x", "use at most 64 letters"),
         ("x" * 65, "use at most 64 letters"),
-        ("tg-1", "tg-1 goes on only while Elwood runs"),
+        ("tg-1", "tg-1 works only while Elwood is running"),
     ],
 )
 def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, why: str) -> None:

@@ -169,7 +169,7 @@ async def test_a_second_ctrl_c_leaves_a_hanging_elwood(tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
             with trio.fail_after(PATIENCE):
-                assert b"Press again to leave" in await process.stderr.receive_some()
+                assert b"again to quit now" in await process.stderr.receive_some()
                 process.send_signal(signal.SIGINT)
                 assert await process.wait() == 130
             t.process.send_signal(signal.SIGCONT)

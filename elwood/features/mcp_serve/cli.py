@@ -79,7 +79,7 @@ class ReceiptsArguments(msgspec.Struct, forbid_unknown_fields=True):
 class AskArguments(msgspec.Struct, forbid_unknown_fields=True):
     """Send Elwood a question or a task, and wait for its answer.
 
-    Actions that need approval wait for Elwood's owner, who decides in a chat of their own.
+    Actions that need approval wait for Elwood's owner, who decides elsewhere.
     Cancelling ends the wait, not the work.
     """
 
