@@ -91,7 +91,7 @@ def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalS
         covers = f"{verb} any file {where} or in its subfolders"
         return ApprovalScope(keys, f"{verb} {where}", covers)
     words = f"{verb} {escape_name(start + name)}"
-    return ApprovalScope((f"file {start}{name}",), words, f"{words}, also when its content changes")
+    return ApprovalScope((f"file {start}{name}",), words, f"{words}, even if its content changes")
 
 
 class FileReader:

@@ -144,9 +144,10 @@ class NoteTools:
         notes = {n.key: n for n in (*await self._memory.ask(ReadNotes(keys=given.keys)), *noticed)}
         if not notes:
             raise ToolFailure("there is no such note; nothing was forgotten")
-        names = dict.fromkeys(map(_display_name, notes.values()))
-        which = "the note" if len(notes) == 1 else f"{len(notes)} notes:"
-        question = f"Delete {which} {', '.join(names)} for good. This cannot be undone."
+        names = ", ".join(dict.fromkeys(map(_display_name, notes.values())))
+        is_one = len(notes) == 1
+        what = f"the note “{names}” for good" if is_one else f"{len(notes)} notes for good: {names}"
+        question = f"Delete {what}. This cannot be undone."
         strange = ", ".join(key for key, note in notes.items() if note.untrusted)
         facts = {"notes": " ".join(notes), "untrusted": strange}
         asks = f"delete {len(notes)} notes for good"

@@ -128,10 +128,10 @@ async def test_text_to_forget_is_found_everywhere(tmp_path: Path) -> None:
 
         plan = await notes.plan_forget(ForgetMemory(("tea", "milk", "drinks", "none")), OWN)
         assert plan.subject == (
-            "Delete 4 notes: tea, milk, drinks (noticed) for good. This cannot be undone."
+            "Delete 4 notes for good: tea, milk, drinks (noticed). This cannot be undone."
         )
         plan = await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
-        assert plan.subject == "Delete 2 notes: drinks (noticed) for good. This cannot be undone."
+        assert plan.subject == "Delete 2 notes for good: drinks (noticed). This cannot be undone."
         assert plan.facts["untrusted"] == noticed[1].key
         done = await notes.forget(ForgetMemory(("drinks",)), attrs.evolve(OWN, facts=plan.facts))
         assert noticed[0].key in done.text
