@@ -71,7 +71,9 @@ class LearningSettings:
     quiet: float = setting(
         120.0, help="seconds of silence before a conversation is read for facts", check=at_least(10)
     )
-    calls_per_day: int = setting(50, help="maximum calls of the observer per day", check=between(1, 1000))
+    calls_per_day: int = setting(
+        50, help="maximum calls of the observer per day", check=between(1, 1000)
+    )
 
 
 @attrs.frozen(kw_only=True)
