@@ -42,7 +42,7 @@ def _build_app() -> tuple[tuple[Tool, ...], tuple[SlashCommand, ...]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "workspace").mkdir()
-        config = Config.holding(
+        config = Config.from_values(
             Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
             Providers({"offline": ProviderSettings(api="offline")}),
             asking("offline/rules", "offline/rules"),

@@ -223,7 +223,7 @@ class ParcelSearch:
 
 def show(config: Config, given: Namespace) -> int:
     """Print the tracked parcels; return the exit code."""
-    path = config.of(Paths).state / FILE
+    path = config.get(Paths).state / FILE
     if not path.exists():
         raise CliFailure("no parcel was ever tracked")
     for _, _, entry in entries_of(path, ParcelEntry):
@@ -240,7 +240,7 @@ COMMAND = CliCommand("parcels", "List the entries about parcels.", show)
 async def check(context: CheckContext) -> list[Finding]:
     """Check that a key is set."""
     await trio.lowlevel.checkpoint()
-    if context.config.of(ParcelSettings).key is None:
+    if context.config.get(ParcelSettings).key is None:
         return [Finding("warning", "parcels", "there is no key", "set parcels.key")]
     return [Finding("ok", "parcels", "the carrier can be reached")]
 
@@ -250,7 +250,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 async def build(core: Core, others: Gathered) -> Parts:
     """Build the actor and its clients."""
-    settings = core.config.of(ParcelSettings)
+    settings = core.config.get(ParcelSettings)
     mailbox: Mailbox[ParcelMail] = Mailbox("parcels", 16)
     parcels = mailbox.address
     journal: Journal[ParcelEntry, ParcelBook] = Journal(

@@ -141,7 +141,7 @@ class Forum:
                 lambda: Meet(principal=speaker.id, name=speaker.name, route=route, asks=not room),
             )
             if isinstance(met, Stranger) and not room:
-                await replies.tell(route, f"Your code: {met.code}")
+                await replies.send_text(route, f"Your code: {met.code}")
                 return
             who = Principal(who.id, who.name, False, member=met == Known("member"))
         sent_at = core.clock.now()
@@ -157,7 +157,7 @@ class Forum:
                 message=f"said.{number}",
             ),
         )
-        await replies.settle(taken, number, route)
+        await replies.report_refusal(taken, number, route)
 
     async def press(self, post: Post, label: str, user: str = OWNER) -> str:
         """Press the button that begins with *label*; return its popup text."""

@@ -3,7 +3,7 @@
 import hashlib
 
 from elwood.agent.models.embeddings import unit
-from elwood.foundation.text.words import asked
+from elwood.foundation.text.words import parse_query
 
 HASHED = 256
 # The weight of a word relative to one of its letter triples.
@@ -13,7 +13,7 @@ _WORD, _TRIPLE = 1.0, 0.3
 def hashed(text: str) -> tuple[float, ...]:
     """Return a vector of the words and letter triples in *text*."""
     vector = [0.0] * HASHED
-    for word in asked(text):
+    for word in parse_query(text):
         framed = f"^{word}$"
         triples = (framed[at : at + 3] for at in range(len(framed) - 2))
         for piece, weight in ((word, _WORD), *((triple, _TRIPLE) for triple in triples)):

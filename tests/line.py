@@ -112,6 +112,6 @@ async def talking(
         trio.open_nursery() as nursery,
     ):
         line.app = app
-        nursery.start_soon(app.live)
+        nursery.start_soon(app.run)
         yield line
         app.core.stop.set()

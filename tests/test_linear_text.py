@@ -86,7 +86,7 @@ from elwood.foundation.text import lines, splitting, tokens
 from elwood.foundation.text.characters import substitute
 from elwood.foundation.text.front_matter import FrontMatterError
 from elwood.foundation.text.splitting import STANDARD
-from elwood.foundation.text.words import having
+from elwood.foundation.text.words import count_words
 from tests.agent.approvals.approving import question
 from tests.channels import two_channels
 from tests.hostile_text import SHAPES, Shape
@@ -151,7 +151,7 @@ def is_text(parameter: inspect.Parameter) -> bool:
 # --- calls with other arguments than text ---------------------------------------------------------
 
 
-HOLDING = Config.holding()
+HOLDING = Config.from_values()
 SECRETS = [Secret("correct-horse-battery"), Secret("-----aaaaaaaa1-----")]
 ANY = re.compile("(.)", re.DOTALL)
 BOT = reading.BotIdentity(bot=9, username="elwood_bot", owners=frozenset([3]))
@@ -206,7 +206,9 @@ def tool_with(text: str) -> definitions.ToolDefinition:
 
 def skill_with(text: str) -> skill.Candidate:
     head = b"---\nname: tea\ndescription: How to make tea\n---\n"
-    found = skill.candidate([skill.SkillFile("SKILL.md", head + text.encode(errors="replace"))])
+    found = skill.build_candidate(
+        [skill.SkillFile("SKILL.md", head + text.encode(errors="replace"))]
+    )
     return found if isinstance(found, skill.Candidate) else skill.Candidate(SKILL, (), "")
 
 
@@ -227,7 +229,7 @@ def streamed(text: str) -> object:
         delta = {"choices": [{"delta": {"content": text[at : at + 40]}}]}
         for event in parser.feed(b"data: " + json.dumps(delta).encode() + b"\n\n"):
             stream.take(event)
-            stream.tell(seen.append)
+            stream.report_progress(seen.append)
     return seen
 
 
@@ -244,25 +246,27 @@ CALLS: dict[str, Called] = {
     "agent.conversation.stop_words.says_stop": lambda t: says_stop(t, ["en", "de"]),
     "agent.models.client.classify": lambda t: classify(400, {"code": t, "type": t}, t, {}),
     "agent.session.commands.model_choice.choose": lambda t: choose(HOLDING, "", t, "2026-11-27"),
-    "agent.session.commands.people.answer": lambda t: people.answer([], t, "tg:1", UTC),
+    "agent.session.commands.people.answer_people": lambda t: people.answer_people(
+        [], t, "tg:1", UTC
+    ),
     "agent.session.commands.slash.help_text": lambda t: slash.help_text([], f"x{t}"),
     "agent.session.log.branch.find_own_words": lambda t: find_own_words(t, [said_by(t)]),
-    "agent.session.log.turns.spoken": lambda t: turns.spoken(turn_of(t), t, failed=False),
+    "agent.session.log.turns.get_answer": lambda t: turns.get_answer(turn_of(t), t, failed=False),
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
-    "agent.session.reading.render.listing": lambda t: render.listing([], t, UTC),
+    "agent.session.reading.render.list_receipts": lambda t: render.list_receipts([], t, UTC),
     "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, []),
-    "agent.session.turn.prompt.spoken": lambda t: prompt.spoken(said_by(t)),
+    "agent.session.turn.prompt.format_words": lambda t: prompt.format_words(said_by(t)),
     "agent.session.turn.unsupported_claims.with_receipts": lambda t: with_receipts(t, turn_of(t)),
     "app.config.load.load_own": lambda t: load_own(t, HOLDING, []),
     "features.console.drawing.words": lambda t: drawing.words(t, 80),
-    "features.console.drawing.said": lambda t: drawing.said(t, [t], 80),
+    "features.console.drawing.draw_answer": lambda t: drawing.draw_answer(t, [t], 80),
     "features.console.drawing.tail": lambda t: drawing.tail(t, 80, 24),
     "features.daily_notes.notes.add": lambda t: notes.add(
         f"{NOTE}{t}", "s", FinishedTurn("t2", NOW, (t,), answer=t), UTC
     ),
     "features.daily_notes.notes.without": lambda t: notes.without(f"{NOTE}{t}", ["s/t1"]),
     "features.daily_notes.notes.may_have": lambda t: notes.may_have(t, ["a", "tea"]),
-    "features.daily_notes.notes.cleansed": lambda t: notes.cleansed(
+    "features.daily_notes.notes.blank_entries": lambda t: notes.blank_entries(
         f"{NOTE}{t}", ["a", "b", "tea"], "c1"
     ),
     "features.daily_notes.notes.with_entry": lambda t: notes.with_entry(t, t, AT),
@@ -270,39 +274,45 @@ CALLS: dict[str, Called] = {
     "features.mcp.questions.answer_to": lambda t: questions.answer_to(
         questions.ServerQuestion("", (), {"a": {"type": "integer"}, "b": {}}, ("a",)), f"a=1;{t}"
     ),
-    "features.mcp.results.fitted": lambda t: results.fitted(t, "received/x", {}),
-    "features.mcp.results.listing": lambda t: results.listing([{"name": t, "title": t}], "x"),
+    "features.mcp.results.fit_text": lambda t: results.fit_text(t, "received/x", {}),
+    "features.mcp.results.format_listing": lambda t: results.format_listing(
+        [{"name": t, "title": t}], "x"
+    ),
     "features.mcp.settings.is_unpinned": lambda t: is_unpinned("npx", ("-y", t)),
     "features.memory.extension.relevant": lambda t: relevant([remembered(t)], t, 1000),
     "features.memory.tools.results": lambda t: memory_tools.results([remembered(t)], t),
     "features.shell.rules.rule": rule_patterns,
     "features.shell.scope.scope_of": lambda t: scope_of(t, {"sandbox": "x", "file a": "1"}),
-    "features.skills.skill.called": lambda t: skill.called([SKILL], t),
-    "features.skills.skill.matching": lambda t: skill.matching([SKILL], t),
-    "features.tasks.texts.missed": lambda t: texts.missed(TASK, NOW, NOW, 2, t, "UTC"),
+    "features.skills.skill.match_command": lambda t: skill.match_command([SKILL], t),
+    "features.skills.skill.find_matching": lambda t: skill.find_matching([SKILL], t),
+    "features.tasks.texts.format_missed": lambda t: texts.format_missed(
+        TASK, NOW, NOW, 2, t, "UTC"
+    ),
     "features.tasks.texts.result": lambda t: texts.result("Failed", TASK, t),
-    "features.tasks.texts.framed": lambda t: texts.framed(t, t, t, TASK, NOW, NOW, "UTC"),
+    "features.tasks.texts.frame_prompt": lambda t: texts.frame_prompt(
+        t, t, t, TASK, NOW, NOW, "UTC"
+    ),
     "features.tasks.when.read_moment": lambda t: when.read_moment(t, "UTC"),
     "features.tasks.when.read_when": lambda t: when.read_when(t, "UTC"),
     "features.telegram.reading.chosen": lambda t: reading.chosen(telegram(t), t),
-    "features.telegram.reading.said": lambda t: reading.said(telegram(t), t),
+    "features.telegram.reading.format_text": lambda t: reading.format_text(telegram(t), t),
     "foundation.net.control.decode": lambda t: control.decode(t.encode(errors="replace"), dict),
     "foundation.net.egress.destination": lambda t: destination(EgressRules(), t),
     "foundation.net.urls.follow": lambda t: follow(web_address(), t, 0),
     "foundation.secrets.redaction.redact": lambda t: redact(t, SECRETS),
     "foundation.text.characters.substitute": lambda t: substitute(ANY, str.upper, t),
     "foundation.text.lines.clip": lambda t: lines.clip(t, 80),
-    "foundation.text.lines.cut": lambda t: lines.cut(t, 80),
+    "foundation.text.lines.shorten": lambda t: lines.shorten(t, 80),
     "agent.policy.decide.name_source": lambda t: name_source(t, 60),
     "foundation.text.lines.wrap": lambda t: lines.wrap(t, 80),
     "foundation.text.tokens.fit": lambda t: tokens.fit(t, 1_000_000),
-    "foundation.text.words.having": lambda t: having(t, ["tea", "cups"]),
+    "foundation.text.words.count_words": lambda t: count_words(t, ["tea", "cups"]),
 }
 # Functions that take an object containing text.
 MORE: dict[str, Called] = {
     "agent.policy.quotations.shared_with": lambda t: quotations.OutgoingText(
         t[: quotations.MAX_TEXT]
-    ).shared_with(t[::-1]),
+    ).find_shared_runs(t[::-1]),
     "agent.approvals.prompt_text.request_messages": lambda t: request_messages(
         request_of(t), CHAT, two_channels(CHAT)
     ),
@@ -318,9 +328,13 @@ MORE: dict[str, Called] = {
         [{"type": "text", "text": t}, {"type": "resource_link", "uri": t}], {"a": t}, "received/x"
     ),
     "features.skills.skill.review": lambda t: skill.review(skill_with(t)),
-    "features.tasks.heartbeat.read": lambda t: heartbeat.read(HOLDING, heartbeat.Written(t)),
+    "features.tasks.heartbeat.parse_checklist": lambda t: heartbeat.parse_checklist(
+        HOLDING, heartbeat.Written(t)
+    ),
     "features.telegram.reading.identify": lambda t: reading.identify(telegram(t), BOT),
-    "features.telegram.reading.quoted": lambda t: reading.quoted(telegram(t), BOT),
+    "features.telegram.reading.find_quoted_author": lambda t: reading.find_quoted_author(
+        telegram(t), BOT
+    ),
     "foundation.net.http.EventParser": fed,
     "foundation.secrets.redaction.Redactor.partial": lambda t: Redactor(SECRETS).partial(t),
     "foundation.secrets.redaction.Redactor.reveals": lambda t: Redactor(SECRETS).reveals(t),
@@ -331,7 +345,7 @@ MORE: dict[str, Called] = {
 BOUNDS: dict[str, tuple[int, str]] = {
     "app.config.load.load_own": (20_000, "features.own_settings.store.read"),
     # Drawn by rich, 10 µs a line, in the process of the terminal.
-    "features.console.drawing.said": (20_000, "a person types it"),
+    "features.console.drawing.draw_answer": (20_000, "a person types it"),
     "features.console.drawing.words": (20_000, "a tenth shows the same"),
     "features.files.search_tools.compile_search": (500, "features.files.search_tools.Grep"),
     "foundation.text.regex.compile_regex": (500, "features.files.search_tools.Grep"),
@@ -348,7 +362,7 @@ REASONS: dict[str, str] = {
     "it has effects on a named thing, and does not process text": (
         "agent.channels.client.edit_until_done agent.media.client.write_down "
         "agent.session.store.remove_old "
-        "agent.session.turn.looking.look agent.session.turn.prompt.read_document "
+        "agent.session.turn.looking.run_look agent.session.turn.prompt.read_document "
         "agent.tools.tool.refuse_call features.console.cli.chat "
         "features.console.client.once features.console.client.say features.console.screen.sit "
         "features.conversations.store.find features.files.tools.folder_scope "
@@ -356,41 +370,43 @@ REASONS: dict[str, str] = {
         "features.skills.store.uninstall features.skills.tools.read_skill "
         "features.tasks.store.fingerprint features.web.client.find foundation.command_line.ask "
         "foundation.command_line.is_wanted foundation.command_line.put_out "
-        "foundation.net.control.ask foundation.net.control.ask_over foundation.net.control.settle "
-        "foundation.net.egress.resolved foundation.storage.confined.open_beneath "
+        "foundation.net.control.ask foundation.net.control.ask_over "
+        "foundation.net.control.print_response "
+        "foundation.net.egress.resolve_host foundation.storage.confined.open_beneath "
         "foundation.storage.disk.fatal foundation.storage.disk.write_or_report "
         "foundation.storage.files.mark_untrusted_path "
-        "foundation.storage.files.placed "
+        "foundation.storage.files.open_parent "
         "foundation.storage.files.raw_lines"
     ),
     "the text is our own name or word, or from the configuration": (
-        "agent.conversation.calls.hashed agent.models.check.is_written agent.models.check.unpriced "
+        "agent.conversation.calls.bind_scope agent.models.check.is_written "
+        "agent.models.check.check_prices "
         "agent.models.providers.make_provider agent.models.settings.can_think "
         "agent.session.paging.page agent.session.rights.refusal "
         "agent.session.restored.closing_entries agent.session.reading.cli.newest_calls "
-        "agent.session.reading.export.exported features.backup.rules.member "
-        "features.console.drawing.box features.console.drawing.decided "
+        "agent.session.reading.export.export_conversation features.backup.rules.member "
+        "features.console.drawing.box features.console.drawing.draw_decision "
         "features.health.actor.health_file "
         "features.mcp.store.book_path "
         "features.mcp.tools.make_tool features.shell.judge.allow_git features.shell.judge.options "
         "features.shell.judge.allow_words "
-        "features.skills.skill.candidate features.skills.skill.review "
+        "features.skills.skill.build_candidate features.skills.skill.review "
         "features.tasks.rules.close_times features.tasks.state.is_cancelled "
-        "foundation.checks.unreached foundation.command_line.show_list "
+        "foundation.checks.build_unreached foundation.command_line.show_list "
         "foundation.runtime.actor_table.check_is_lower "
         "foundation.sandbox.layout.environment foundation.sandbox.seccomp.program "
         "foundation.secrets.store.look_up foundation.settings.from_home "
         "foundation.settings.is_timezone foundation.settings.secret foundation.settings.setting "
         "foundation.settings.suggest_name "
-        "foundation.storage.confined.refused foundation.storage.files.not_written "
+        "foundation.storage.confined.convert_error foundation.storage.files.not_written "
         "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
     ),
     "rich draws it in the process of the terminal, 64,000 characters in 2 s at worst": (
         "features.console.drawing.markdown"
     ),
     "the text is only compared or passed on": (
-        "agent.session.extension.news agent.session.turn.quoting.is_public "
-        "features.files.tools.named foundation.text.rich_text.trimmed"
+        "agent.session.extension.build_reminder agent.session.turn.quoting.is_public "
+        "features.files.tools.mark_names foundation.text.rich_text.trim_span"
     ),
 }
 EXCLUDED = {name for names in REASONS.values() for name in names.split()}

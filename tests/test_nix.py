@@ -11,7 +11,7 @@ import pytest
 import elwood
 from elwood.app.config.load import load
 from elwood.app.main import sections
-from elwood.foundation.settings import keys
+from elwood.foundation.settings import yield_fields
 
 ROOT = Path(elwood.__file__).parent.parent
 NIX = sorted([*ROOT.glob("nix/*.nix"), *ROOT.glob("flake.nix")])
@@ -144,7 +144,7 @@ def test_the_module_knows_every_secret_setting() -> None:
     """In the settings they would be in the store, which all users can read."""
     listed = without_comments(MODULE).split("secretNames = [")[1].split("]")[0]
     kinds = [kind.SECTION.tables.item if kind.SECTION.tables else kind for kind in sections()]
-    secret = {field.name for kind in kinds for field, key in keys(kind) if key.credential}
+    secret = {field.name for kind in kinds for field, key in yield_fields(kind) if key.credential}
     assert {name.strip('"') for name in listed.split()} == secret
 
 

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from elwood.foundation.command_line import imported as imported
+from elwood.foundation.command_line import import_lazily as import_lazily
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from elwood.agent.parts import Gathered, Parts
     from elwood.agent.session.core import Core
-    from elwood.agent.tools.tool import LentFolder
+    from elwood.agent.tools.tool import MountedRoot
     from elwood.foundation.checks import Check
     from elwood.foundation.command_line import CliCommand
     from elwood.foundation.settings import Answers, Config
@@ -60,7 +60,7 @@ class Feature(NamedTuple):
     # Find the tools that are only known at run time.
     live: "Callable[[Config], LiveTools]" = lambda config: LiveTools()
     # Return its folders outside the workspace that commands and tools of all features reach.
-    lent: "Callable[[Config], Sequence[LentFolder]]" = lambda config: ()
+    lent: "Callable[[Config], Sequence[MountedRoot]]" = lambda config: ()
     # True if *name* is the name of a channel.
     is_channel: bool = False
     # Prefix of its session names, reserved even if it is not configured.
@@ -75,6 +75,6 @@ class Feature(NamedTuple):
     extract_anchors: "Callable[[Path, Path], None]" = lambda archive, folder: None
 
 
-def reserved_sessions(features: Iterable[Feature]) -> dict[str, str]:
+def collect_reserved_sessions(features: Iterable[Feature]) -> dict[str, str]:
     """Return the reserved prefixes of session names, with the name of the feature of each."""
     return {one.sessions: one.name for one in features if one.sessions}

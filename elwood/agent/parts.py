@@ -12,7 +12,7 @@ from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.tools.tool import LentFolder, TextSearch, Tool
+from elwood.agent.tools.tool import MountedRoot, TextSearch, Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 
@@ -151,9 +151,9 @@ class Gathered:
     later.  Only *lent* is complete before, because the records of the features declare it.
     """
 
-    def __init__(self, lent: Iterable[LentFolder] = ()) -> None:
+    def __init__(self, lent: Iterable[MountedRoot] = ()) -> None:
         # Folders outside the workspace that commands and tools reach.
-        self.lent: Sequence[LentFolder] = tuple(lent)
+        self.lent: Sequence[MountedRoot] = tuple(lent)
         self.chores = LaterParts[Chore]("chores")
         self.tools = LaterParts[Tool]("tools")
         self.searches = LaterParts[TextSearch]("searches")
@@ -181,9 +181,9 @@ class Gathered:
         """Return True if commands are sandboxed, or no command can be run."""
         return isinstance(self.sandbox, NoSandbox) or self.sandbox.rung != "direct"
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         """Return the path at which commands find *path* of the host, or None.  Blocks."""
-        return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)
+        return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.map_path(path)
 
 
 def choose_only(kind: str, brought: Iterable[T | None]) -> T | None:

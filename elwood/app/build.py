@@ -15,7 +15,7 @@ from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channels
 from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import Owner, OwnerClock, next_active, read_hours
-from elwood.agent.feature import Feature, reserved_sessions
+from elwood.agent.feature import Feature, collect_reserved_sessions
 from elwood.agent.media.store import FOLDER as RECEIVED
 from elwood.agent.models.actor import Models, UsageBook
 from elwood.agent.models.client import Provider, look_at
@@ -40,7 +40,7 @@ from elwood.agent.session.extension import Extensions
 from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.own_config import OwnConfig
-from elwood.agent.session.restored import restored
+from elwood.agent.session.restored import read_restored
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
@@ -98,7 +98,7 @@ class App:
         for actor in actors:
             actor.mailbox.step = actor.step
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Run until `Core.stop` is set.  Raises Escalated after a fatal fault."""
         self.core.up.set()
         children = [
@@ -134,7 +134,7 @@ async def build(
     async with AsyncExitStack() as closing:
         own = own_config(config, features)
         # Includes channels that are not built here: their conversations belong to them.
-        reserved = reserved_sessions((*ALL, *features))
+        reserved = collect_reserved_sessions((*ALL, *features))
         core = _make_core(
             *(config, environment, closing, sessions, children, approvals, models, anchors),
             *(stays, own, reserved),
@@ -212,7 +212,7 @@ def _make_core(
     own: OwnConfig,
     reserved: Mapping[str, str],
 ) -> Core:
-    paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
+    paths, clock = config.get(Paths), OwnerClock(environment.now, config.get(Owner).zone)
     disk = Disk(
         blocking=environment.blocking,
         clock=environment.now,
@@ -235,7 +235,7 @@ def _make_core(
         anchoring=anchors.address,
         channels=Channels(reserved),
         live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
-        admission=Admission(restored(paths.state)),
+        admission=Admission(read_restored(paths.state)),
         events=Mailbox[Event]("health", 256),
         up=trio.Event(),
         stop=trio.Event(),
@@ -257,13 +257,13 @@ def _make_models(
     config = core.config
     path = core.paths.state / "usage.jsonl"
     usage = Journal[Charged, Ledger](path, Charged, Ledger, core.disk)
-    prices, zone = config.of(ModelSettings).prices, config.of(Owner).timezone
-    book = UsageBook(usage, config.of(Limits), zone, core.clock.now, prices)
-    settings = config.of(Providers).by_name
+    prices, zone = config.get(ModelSettings).prices, config.get(Owner).timezone
+    book = UsageBook(usage, config.get(Limits), zone, core.clock.now, prices)
+    settings = config.get(Providers).by_name
     return Models(
         book=book,
         providers=providers,
-        settings=config.of(ModelSettings),
+        settings=config.get(ModelSettings),
         in_flight={name: settings[name].in_flight for name in providers},
         jitter=core.environment.random,
         tell=core.tell_owner,
@@ -274,7 +274,7 @@ def _make_models(
 
 
 def _make_approvals(core: Core, confined: bool) -> Approvals:
-    owner = core.config.of(Owner)
+    owner = core.config.get(Owner)
     hours = read_hours(owner.hours)
     return Approvals(
         Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
@@ -283,7 +283,7 @@ def _make_approvals(core: Core, confined: bool) -> Approvals:
         owners=core.channels.owners | {CONTROL},
         hint=core.hint,
         redact=core.redactor,
-        settings=core.config.of(ApprovalSettings),
+        settings=core.config.get(ApprovalSettings),
         when_awake=lambda now: next_active(hours, now, owner.timezone),
         at_work=lambda: [
             name for name, one in core.live.states.items() if not one.is_idle or one.pending

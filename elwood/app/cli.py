@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from elwood import __version__
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.agent.session import cli as session
 from elwood.app.main import ALL, CHAT, ONCE
 from elwood.foundation.command_line import (
@@ -78,7 +78,7 @@ def _run(command: CliCommand, given: "Namespace") -> int:
 
     assert command.run is not None, "the parser asks for one of those within"
     path = _choose_config(given.config)
-    config = Config.holding(file=path)
+    config = Config.from_values(file=path)
     needs = command.needs(given) if callable(command.needs) else command.needs
     if needs != "nothing":
         from elwood.app.config.load import load
@@ -86,7 +86,7 @@ def _run(command: CliCommand, given: "Namespace") -> int:
         from elwood.foundation.storage.version import refusal
 
         config = load(path, os.environ, given.features, secrets=needs == "secrets")
-        if why := refusal(config.of(Paths).state):
+        if why := refusal(config.get(Paths).state):
             raise CliFailure(why)
         if needs == "secrets":
             gc.collect()  # the settings classes leave 0.7 MB in cycles, and a service runs for long
@@ -99,7 +99,7 @@ def _log_to_stderr(config: "Config", given: "Namespace", *, quiet: bool) -> None
     from elwood.foundation import log
     from elwood.foundation.secrets.redaction import redact
 
-    settings = config.of(log.LogSettings)
+    settings = config.get(log.LogSettings)
     debug = getattr(given, "debug", False)
     if debug:
         settings = log.LogSettings(level="debug")
@@ -196,11 +196,11 @@ def _run_init(config: "Config", given: "Namespace") -> int:
 
 
 def _run_chat(config: "Config", given: "Namespace") -> int:
-    return CHAT(config, given, imported("elwood.app.serving", "run_own_app"))
+    return CHAT(config, given, import_lazily("elwood.app.serving", "run_own_app"))
 
 
 def _run_once(config: "Config", given: "Namespace") -> int:
-    run_own_app = imported("elwood.app.serving", "run_own_app")
+    run_own_app = import_lazily("elwood.app.serving", "run_own_app")
     return ONCE(config, given, lambda *args: run_own_app(*args, "once", given.dry_run))
 
 
@@ -260,7 +260,11 @@ def _check_session(name: str) -> str:
 
 
 RUN = CliCommand(
-    "run", "Run the service.", imported("elwood.app.serving", "run"), needs="secrets", quiet=False
+    "run",
+    "Run the service.",
+    import_lazily("elwood.app.serving", "run"),
+    needs="secrets",
+    quiet=False,
 )
 APP = (
     CliCommand(
@@ -273,7 +277,7 @@ APP = (
     CliCommand(
         "doctor",
         "Check the configuration, secrets, services, clock, disk and files.",
-        imported("elwood.app.doctor", "doctor"),
+        import_lazily("elwood.app.doctor", "doctor"),
         json_switch,
         needs="nothing",
     ),
@@ -282,7 +286,7 @@ APP = (
     CliCommand(
         "demo",
         "Try Elwood offline in a temporary folder, without a key or an account.",
-        imported("elwood.app.serving", "demo"),
+        import_lazily("elwood.app.serving", "demo"),
         _add_demo_arguments,
         needs="nothing",
     ),

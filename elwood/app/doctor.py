@@ -156,7 +156,7 @@ def configuration(config: Config) -> Iterator[Finding]:
 
 def folders(config: Config) -> Iterator[Finding]:
     """Check the permissions of the state folder: it holds every conversation."""
-    path = config.of(Paths).state
+    path = config.get(Paths).state
     quoted = shlex.quote(str(path))
     try:
         status = path.stat()
@@ -181,7 +181,9 @@ def folders(config: Config) -> Iterator[Finding]:
 
 def space(config: Config) -> Iterator[Finding]:
     """Check the free space and inodes of the disk."""
-    path = next(p for p in (config.of(Paths).state, *config.of(Paths).state.parents) if p.exists())
+    path = next(
+        p for p in (config.get(Paths).state, *config.get(Paths).state.parents) if p.exists()
+    )
     disk = os.statvfs(path)
     free = disk.f_bavail * disk.f_frsize
     level = _rate(free, ENOUGH_SPACE, LEAST_SPACE)
@@ -215,7 +217,7 @@ def kernel(config: Config) -> Iterator[Finding]:
 
 
 def workspace(config: Config) -> Iterator[Finding]:
-    folder = config.of(Paths).workspace
+    folder = config.get(Paths).workspace
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
         return
@@ -234,7 +236,7 @@ def workspace(config: Config) -> Iterator[Finding]:
 def process(config: Config) -> Iterator[Finding]:
     """Check whether a process holds the state folder."""
     try:
-        descriptor = os.open(config.of(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(config.get(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         yield Finding("ok", "process", "Elwood has not run here yet")
         return
@@ -252,7 +254,7 @@ def process(config: Config) -> Iterator[Finding]:
 
 def records(config: Config) -> Iterator[Finding]:
     """Verify the most recent journals, as many as can be read quickly."""
-    state = config.of(Paths).state
+    state = config.get(Paths).state
     if not state.is_dir():
         return
     if why := refusal(state):

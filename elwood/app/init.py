@@ -26,7 +26,7 @@ FILE_MODE = 0o600
 def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and its workspace documents; return the exit code."""
     _write_new(config, template().encode(), say=print)
-    paths = load(config, environ, secrets=False).of(Paths)
+    paths = load(config, environ, secrets=False).get(Paths)
     for folder in (paths.state, paths.workspace):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     copy_documents(paths.workspace, say=print)
@@ -86,7 +86,7 @@ def set_up(path: Path, given: Namespace) -> int:
     with redirect_stdout(None):
         install(path, os.environ)
     print("\nWritten:", *written, sep="\n  ", end="\n\n")
-    doctor(Config.holding(file=path), given)
+    doctor(Config.from_values(file=path), given)
     print("\nNext: `elwood chat` talks with it here. `elwood run` is the service for Telegram;")
     print("systemd or a NixOS module can keep that running: see docs/operating.md.")
     return OK

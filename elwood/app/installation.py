@@ -35,9 +35,9 @@ class Installation(MetaPathFinder):
 
     def __init__(self, folder: Path = Path(elwood.__file__).parent) -> None:
         self._folder = folder
-        self.at_start = self.look()
+        self.at_start = self.list_modules()
 
-    def look(self) -> frozenset[tuple[str, int, int]]:
+    def list_modules(self) -> frozenset[tuple[str, int, int]]:
         """Return the present modules; blocks for some milliseconds."""
         return frozenset(_list_modules(str(self._folder)))
 
@@ -45,7 +45,7 @@ class Installation(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Refuse a module of ours if it has changed; find none."""
-        if name.startswith("elwood.") and self.look() != self.at_start:
+        if name.startswith("elwood.") and self.list_modules() != self.at_start:
             raise ImportError(f"{name} is of another version: {CHANGED}", name=name)
         return None
 
@@ -74,7 +74,7 @@ async def watch(installation: Installation, core: Core, tell: TellOwner) -> None
         present = installation.at_start
         while True:
             await trio.sleep(LOOK_EVERY)
-            last, present = present, await core.environment.blocking(installation.look)
+            last, present = present, await core.environment.blocking(installation.list_modules)
             if present == last != installation.at_start:  # no longer being written
                 break
         if core.environment.notify.is_there:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.agent.tools.known import TALK
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
@@ -104,15 +104,15 @@ def tools(features: Iterable[Feature] = ALL) -> dict[str, str]:
 
 def checks(features: Iterable[Feature] = ALL) -> "tuple[Check, ...]":
     return (
-        imported("elwood.app.doctor", "check"),
-        imported("elwood.agent.models.check", "check"),
-        imported("elwood.agent.media.check", "check"),
+        import_lazily("elwood.app.doctor", "check"),
+        import_lazily("elwood.agent.models.check", "check"),
+        import_lazily("elwood.agent.media.check", "check"),
         *(check for feature in features for check in feature.checks),
     )
 
 
 # Checks before each start; they are local, and never prevent a start.
 AT_START: "tuple[Callable[[Config], Iterable[Finding]], ...]" = (
-    imported("elwood.agent.models.check", "check_models"),
-    imported("elwood.agent.media.check", "programs"),
+    import_lazily("elwood.agent.models.check", "check_models"),
+    import_lazily("elwood.agent.media.check", "programs"),
 )

@@ -43,7 +43,7 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.secrets.redaction import redact
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import AlreadyRunning, DiskFull, holding
+from elwood.foundation.storage.disk import AlreadyRunning, DiskFull, lock_state
 from elwood.foundation.storage.version import claim
 
 log = logging.getLogger("elwood")
@@ -89,7 +89,7 @@ def run_own_app(
             (home, *FEATURES),
             dry_run=dry_run,
             stays=mode == "talk",
-            patience=config.of(ModelSettings).patience,
+            patience=config.get(ModelSettings).patience,
         )
 
     return _run_body(config, body)
@@ -114,7 +114,7 @@ def demo(nothing: Config, given: Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
     copy_documents(paths.workspace, say=lambda line: None)
-    config = Config.holding(
+    config = Config.from_values(
         paths,
         ModelSettings(roles={role: RoleSettings(model="offline/rules") for role in ROLES}),
         Providers({"offline": ProviderSettings(api="offline")}),
@@ -138,18 +138,18 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _run_body(config: Config, body: Callable[[], Awaitable[int]]) -> int:
-    state = config.of(Paths).state
+    state = config.get(Paths).state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with holding(state):
+        with lock_state(state):
             for feature in FEATURES:
                 if feature.mend is not None and (done := feature.mend(config)):
                     log.warning(done)
             claim(state)
-            if not config.of(Paths).workspace.exists():
+            if not config.get(Paths).workspace.exists():
                 # A first start without `elwood init`, as under NixOS.
-                copy_documents(config.of(Paths).workspace, say=log.info)
-            to_file(config.of(LogSettings), lambda text: redact(text, config.secrets))
+                copy_documents(config.get(Paths).workspace, say=log.info)
+            to_file(config.get(LogSettings), lambda text: redact(text, config.secrets))
             for what, remedy in config.warnings:
                 log.warning(f"{what}; {remedy}")
             for finding in (one for check_start in AT_START for one in check_start(config)):
@@ -211,7 +211,7 @@ async def _run_app(
                             raise CliFailure(f"{config.file}: {NO_CHANNEL}", MISCONFIGURED)
                         nursery.start_soon(_watch_signals, signals, got, app, now)
                         nursery.start_soon(watch, installation, app.core, app.core.tell_owner)
-                        await app.live()
+                        await app.run()
                 except Exception as error:
                     failure = error  # inside the nursery it would become a group
             nursery.cancel_scope.cancel()
@@ -255,7 +255,7 @@ async def _watch_signals(
 def _make_providers(config: Config, outside: Environment) -> dict[str, Provider]:
     providers: dict[str, Provider] = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
-        settings = config.of(Providers).by_name[name]
+        settings = config.get(Providers).by_name[name]
         if lacks_key(settings):
             log.error(f"there is no key for {name}: {key_remedy(name)}")
         providers[name] = make_provider(

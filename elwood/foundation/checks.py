@@ -64,9 +64,9 @@ class CheckContext(msgspec.Struct, kw_only=True):
                     limit=MAX_ANSWER,
                 )
         except (Unreachable, Interrupted) as error:
-            return unreached(service, base, error.why, self.now)
+            return build_unreached(service, base, error.why, self.now)
         except trio.TooSlowError:
-            return unreached(service, base, f"no answer within {DEADLINE:.0f} s", self.now)
+            return build_unreached(service, base, f"no answer within {DEADLINE:.0f} s", self.now)
         try:
             service_time = parsedate_to_datetime(answer.headers.get("date", ""))
         except ValueError:
@@ -78,7 +78,7 @@ class CheckContext(msgspec.Struct, kw_only=True):
 Check = Callable[[CheckContext], Awaitable[Iterable[Finding]]]
 
 
-def unreached(service: str, base: str, why: str, now: float) -> Finding:
+def build_unreached(service: str, base: str, why: str, now: float) -> Finding:
     """Build the finding for a failed request; blame the local clock if it is wrong."""
     if any(phrase in why for phrase in _TOO_EARLY_OR_LATE):
         here = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -63,7 +63,7 @@ class CliCommand(NamedTuple):
     quiet: bool = True
 
 
-def imported(module: str, name: str) -> Callable[..., Any]:
+def import_lazily(module: str, name: str) -> Callable[..., Any]:
     """Return a function that imports *module* when first called, and calls *name* of it.
 
     The modules of a feature take a third of a second to import, and few commands need them.

@@ -57,7 +57,7 @@ class Notify:
     def ping(self) -> bool:
         return self._send("WATCHDOG=1")
 
-    def stopping(self) -> bool:
+    def announce_stop(self) -> bool:
         """Announce the shutdown; it cannot be undone (final since v259)."""
         return self._send("STOPPING=1")
 
@@ -77,7 +77,7 @@ class Notify:
         return True
 
 
-def typed_code(length: int) -> str:
+def create_code(length: int) -> str:
     """Create an unguessable code that is easy to type."""
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
@@ -92,7 +92,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # 128 random bits as text.
     new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
     # A code of the given length that is easy to type.
-    new_code: Callable[[int], str] = typed_code
+    new_code: Callable[[int], str] = create_code
     blocking: Blocking = in_thread
     calls: Callable[[], Calls] = Calls
     notify: Notify = msgspec.field(default_factory=lambda: Notify.from_environment({}, os.getpid()))

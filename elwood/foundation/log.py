@@ -86,7 +86,7 @@ def bind(
         _bound.set(before)
 
 
-def bound() -> tuple[tuple[str, str], ...]:
+def get_bound() -> tuple[tuple[str, str], ...]:
     """Return the bound fields, for `bind(**dict(...))` in another actor."""
     return _bound.get()
 

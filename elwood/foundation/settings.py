@@ -120,7 +120,7 @@ def secret_table(credential: str, *, help: str) -> Mapping[str, Secret]:
     return made
 
 
-def keys(kind: type) -> Iterator[tuple["attrs.Attribute[Any]", Key]]:
+def yield_fields(kind: type) -> Iterator[tuple["attrs.Attribute[Any]", Key]]:
     """Yield the fields of a settings class, each with its metadata."""
     for field in attrs.fields(kind):
         yield field, field.metadata[Key]
@@ -189,18 +189,18 @@ class Config:
     chores: frozenset[str] = frozenset()
 
     @classmethod
-    def holding(cls, *values: object, file: Path = Path("config.toml")) -> Self:
+    def from_values(cls, *values: object, file: Path = Path("config.toml")) -> Self:
         """Create a configuration of *values*, with defaults for all other sections."""
         return cls(values={type(value): value for value in values}, file=file)
 
-    def of(self, kind: type[T]) -> T:
+    def get(self, kind: type[T]) -> T:
         value = self.values.get(kind)
         if value is None:
             return kind()
         assert isinstance(value, kind)
         return value
 
-    def having(self, *values: object) -> Self:
+    def replace(self, *values: object) -> Self:
         """Return a copy in which *values* replace the values of their classes."""
         return attrs.evolve(self, values={**self.values, **{type(v): v for v in values}})
 

@@ -49,7 +49,7 @@ def configured(folder: Path) -> Config:
     """Configure all features, with the direct sandbox and a host for requests."""
     for name in ("workspace", "skills"):
         (folder / name).mkdir(parents=True)
-    return Config.holding(
+    return Config.from_values(
         Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
         Providers({"offline": ProviderSettings(api="offline")}),
         asking("offline/rules", "offline/rules"),
@@ -140,7 +140,7 @@ READS: dict[str, Callable[[Gathered], object]] = {
     "commands": lambda others: {one.name: one for one in others.commands},
     "sandbox": lambda others: others.sandbox,
     "confined": lambda others: others.confined,
-    "place": lambda others: others.place(Path("/")),
+    "place": lambda others: others.map_path(Path("/")),
 }
 
 

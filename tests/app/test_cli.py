@@ -152,7 +152,7 @@ def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
     assert workspace.parent.stat().st_mode & 0o777 == 0o700
     assert workspace.stat().st_mode & 0o777 == 0o700
     assert (workspace / "SOUL.md").stat().st_mode & 0o777 == 0o600
-    assert load(config, {"HOME": str(tmp_path)}).of(Paths).workspace == workspace
+    assert load(config, {"HOME": str(tmp_path)}).get(Paths).workspace == workspace
     for words in (
         "memory.embeddings",
         '"ollama/nomic-embed-text" costs nothing',

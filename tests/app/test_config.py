@@ -36,10 +36,10 @@ def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
 
 def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
-    assert config.of(ModelSettings).role("default").model == "anthropic/claude-sonnet-5-5"
+    assert config.get(ModelSettings).role("default").model == "anthropic/claude-sonnet-5-5"
     known = ["anthropic", "offline", "ollama", "openai", "openrouter"]
-    assert sorted(config.of(Providers).by_name) == known
-    assert config.of(TelegramSettings).token is None
+    assert sorted(config.get(Providers).by_name) == known
+    assert config.get(TelegramSettings).token is None
     assert config.secrets == ()
     assert config.file == tmp_path / "config.toml"
 
@@ -67,18 +67,18 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
         groups = [-1001]
         """,
     )
-    assert config.of(Owner).timezone == "Europe/Berlin"
-    assert config.of(Paths).state == Path("/home/ada/elwood")
-    assert config.of(Paths).workspace == Path("/home/ada/elwood/workspace")
-    assert config.of(Paths).runtime == Path("/run/x")
-    assert config.of(Limits).day_usd == 5.0
-    assert config.of(TurnSettings).deadline == 60.0
-    assert isinstance(config.of(TurnSettings).deadline, float)
-    models = config.of(ModelSettings)
+    assert config.get(Owner).timezone == "Europe/Berlin"
+    assert config.get(Paths).state == Path("/home/ada/elwood")
+    assert config.get(Paths).workspace == Path("/home/ada/elwood/workspace")
+    assert config.get(Paths).runtime == Path("/run/x")
+    assert config.get(Limits).day_usd == 5.0
+    assert config.get(TurnSettings).deadline == 60.0
+    assert isinstance(config.get(TurnSettings).deadline, float)
+    models = config.get(ModelSettings)
     assert models.role("default").models == ("local/qwen", "openai/gpt", "anthropic/claude")
     assert models.role("heartbeat") == ModelRole(("local/small",), 16_000, "low")
-    assert config.of(Providers).by_name["local"].echo_reasoning == "reasoning"
-    assert config.of(TelegramSettings).owners == (123456789012, 2)
+    assert config.get(Providers).by_name["local"].echo_reasoning == "reasoning"
+    assert config.get(TelegramSettings).owners == (123456789012, 2)
 
 
 WRONG = [
@@ -291,7 +291,7 @@ summarizer = "ollama/qwen"
 max_tokens = 500
 """
     config = configured(tmp_path, text, ELWOOD__MODELS__SUMMARIZER="ollama/small")
-    models = config.of(ModelSettings)
+    models = config.get(ModelSettings)
     usual = ("openai/gpt", "offline/rules")
     assert models.role("default") == ModelRole(usual, 500, None)
     assert models.role("summarizer") == ModelRole(("ollama/small", *usual), 500, None)
@@ -310,8 +310,8 @@ max_tokens = 500
 
 def test_reflections_are_read_from_their_old_key(tmp_path: Path) -> None:
     config = configured(tmp_path, "[learning]\nthreshold = 2\nreflections = false")
-    assert not config.of(DailyNotesSettings).reflections
-    assert config.of(LearningSettings).threshold == 2
+    assert not config.get(DailyNotesSettings).reflections
+    assert config.get(LearningSettings).threshold == 2
     [(what, remedy)] = config.warnings
     assert what == f"{tmp_path}/config.toml: learning.reflections: has a new name"
     assert remedy == "write daily_notes.reflections"
@@ -323,9 +323,9 @@ def test_reflections_are_read_from_their_old_key(tmp_path: Path) -> None:
 def test_a_variable_with_a_new_name_overrides_an_old_key(tmp_path: Path) -> None:
     new = {"ELWOOD__MODELS__ROLES__DEFAULT__MODEL": "openai/gpt"}
     config = configured(tmp_path, 'models.default = "offline/rules"', **new)
-    assert config.of(ModelSettings).role("default").model == "openai/gpt"
+    assert config.get(ModelSettings).role("default").model == "openai/gpt"
     both = {"ELWOOD__MODELS__SUMMARIZER": "a/b", "ELWOOD__MODELS__ROLES__CHEAP__MODEL": "ollama/x"}
-    assert configured(tmp_path, "", **both).of(ModelSettings).role("cheap").model == "ollama/x"
+    assert configured(tmp_path, "", **both).get(ModelSettings).role("cheap").model == "ollama/x"
 
 
 def test_roles_inherit_except_for_written_keys(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ model = "openai/other"
 [models.roles.summarizer]
 fallbacks = []
 """
-    models = configured(tmp_path, text).of(ModelSettings)
+    models = configured(tmp_path, text).get(ModelSettings)
     assert models.role("cheap") == ModelRole(("openai/small", "offline/rules"), 16_000, "low")
     assert models.role("observer") == ModelRole(("openai/small", "offline/rules"), 300, "low")
     assert models.role("heartbeat") == ModelRole(("openai/other",), 16_000, None)
@@ -367,16 +367,16 @@ def test_variables_override_the_file(tmp_path: Path) -> None:
         ELWOOD__TELEGRAM__OWNERS="[5]",
         ELWOOD__TELEGRAM__POLL="3",
     )
-    assert config.of(TurnSettings).deadline == 7.5
-    default = config.of(ModelSettings).role("default")
+    assert config.get(TurnSettings).deadline == 7.5
+    default = config.get(ModelSettings).role("default")
     assert default == ModelRole(("anthropic/claude-sonnet-5-5", "openai/gpt"), 3, None)
-    assert config.of(Owner).name == "5"
-    assert config.of(Limits).day_usd == 1.0
-    assert config.of(Providers).by_name["my-box"].base_url == "http://y"
-    assert config.of(Providers).by_name["openai"].echo_reasoning == "reasoning"
-    assert config.of(Providers).by_name["new"].api == "offline"
-    assert config.of(TelegramSettings).owners == (5,)
-    assert config.of(TelegramSettings).poll == 3.0
+    assert config.get(Owner).name == "5"
+    assert config.get(Limits).day_usd == 1.0
+    assert config.get(Providers).by_name["my-box"].base_url == "http://y"
+    assert config.get(Providers).by_name["openai"].echo_reasoning == "reasoning"
+    assert config.get(Providers).by_name["new"].api == "offline"
+    assert config.get(TelegramSettings).owners == (5,)
+    assert config.get(TelegramSettings).poll == 3.0
 
 
 @pytest.mark.parametrize(
@@ -407,21 +407,21 @@ def test_a_wrong_variable_is_reported(tmp_path: Path, name: str, text: str, said
 def test_variables_are_expanded_in_texts(tmp_path: Path) -> None:
     text = '[owner]\nname = "${FIRST} $${FIRST} $FIRST ${LAST}"'
     config = configured(tmp_path, text, FIRST="Ada", LAST="${FIRST}")
-    assert config.of(Owner).name == "Ada ${FIRST} $FIRST ${FIRST}"
+    assert config.get(Owner).name == "Ada ${FIRST} $FIRST ${FIRST}"
 
 
 def test_state_and_runtime_follow_systemd_and_the_session(tmp_path: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": "/run/user/7"}
-    assert configured(tmp_path, "", **environ).of(Paths).runtime == Path("/run/user/7/elwood")
+    assert configured(tmp_path, "", **environ).get(Paths).runtime == Path("/run/user/7/elwood")
     environ |= {"STATE_DIRECTORY": "/var/lib/elwood:/x", "RUNTIME_DIRECTORY": "/run/elwood"}
-    paths = configured(tmp_path, "", **environ).of(Paths)
+    paths = configured(tmp_path, "", **environ).get(Paths)
     assert paths.state == Path("/var/lib/elwood")
     assert paths.workspace == Path("/var/lib/elwood/workspace")
     assert paths.runtime == Path("/run/elwood")
 
 
 def test_all_folders_are_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
-    paths = configured(tmp_path, "").of(Paths)
+    paths = configured(tmp_path, "").get(Paths)
     assert paths.state == Path("/home/ada/.local/state/elwood")
     assert paths.runtime == Path("/home/ada/.local/state/elwood/run")
 
@@ -441,8 +441,8 @@ def test_secrets_have_default_sources(tmp_path: Path) -> None:
         "CREDENTIALS_DIRECTORY": str(tmp_path),
     }
     config = load(tmp_path / "config.toml", environ)
-    assert config.of(TelegramSettings).token == Secret("k0")
-    assert {name: provider.key for name, provider in config.of(Providers).by_name.items()} == {
+    assert config.get(TelegramSettings).token == Secret("k0")
+    assert {name: provider.key for name, provider in config.get(Providers).by_name.items()} == {
         "local": Secret("k3"),
         "anthropic": Secret("k1"),
         "openai": Secret("k2"),
@@ -459,8 +459,8 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
     path.write_text('[telegram]\ntoken = "${TOKEN}"\n[owner]\nname = "${NAME}"')
     environ = {"TOKEN": "k0", "NAME": "Ada", "ELWOOD__PROVIDERS__OPENAI__KEY": "k2"}
     config = load(path, environ)
-    assert config.of(TelegramSettings).token == Secret("k0")
-    assert config.of(Providers).by_name["openai"].key == Secret("k2")
+    assert config.get(TelegramSettings).token == Secret("k0")
+    assert config.get(Providers).by_name["openai"].key == Secret("k2")
     assert environ == {"NAME": "Ada"}
     assert config.inline == ()
 
@@ -469,11 +469,11 @@ def test_well_known_variables_work_too(tmp_path: Path) -> None:
     config = configured(
         tmp_path, "", TELEGRAM_BOT_TOKEN="k0", BRAVE_SEARCH_API_KEY="k1", OPENROUTER_API_KEY="k2"
     )
-    assert config.of(TelegramSettings).token == Secret("k0")
-    assert config.of(SearchSettings).brave_key == Secret("k1")
-    assert config.of(Providers).by_name["openrouter"].key == Secret("k2")
+    assert config.get(TelegramSettings).token == Secret("k0")
+    assert config.get(SearchSettings).brave_key == Secret("k1")
+    assert config.get(Providers).by_name["openrouter"].key == Secret("k2")
     both = {"TELEGRAM_BOT_TOKEN": "k0", "ELWOOD_TELEGRAM_TOKEN": "k3"}
-    assert configured(tmp_path, "", **both).of(TelegramSettings).token == Secret("k3")
+    assert configured(tmp_path, "", **both).get(TelegramSettings).token == Secret("k3")
 
 
 def dotenv(tmp_path: Path, text: str, mode: int = 0o600) -> None:
@@ -497,11 +497,11 @@ BRAVE_API_KEY=
     (tmp_path / "config.toml").write_text('[owner]\nname = "${NAME}"')
     environ = {"HOME": "/h", "OPENAI_API_KEY": "k3"}
     config = load(tmp_path / "config.toml", environ)
-    assert config.of(TelegramSettings).token == Secret("k0")
-    providers = config.of(Providers).by_name
+    assert config.get(TelegramSettings).token == Secret("k0")
+    providers = config.get(Providers).by_name
     assert providers["anthropic"].key == Secret("k1")
     assert providers["openai"].key == Secret("k3"), "the environment comes first"
-    assert (config.of(Owner).name, config.of(TurnSettings).deadline) == ("Ada", 60.0)
+    assert (config.get(Owner).name, config.get(TurnSettings).deadline) == ("Ada", 60.0)
     assert set(config.secrets) == {Secret("k0"), Secret("k1"), Secret("k3")}
     assert environ == {"HOME": "/h"}
 
@@ -530,7 +530,7 @@ def test_without_secrets_none_is_read_or_required(tmp_path: Path) -> None:
     )
     environ = {"HOME": "/h", "ANTHROPIC_API_KEY": "k", "ELWOOD__PROVIDERS__OLLAMA__KEY": "k"}
     config = load(path, dict(environ), secrets=False)
-    assert config.of(Paths).runtime == Path("/run/elwood")
+    assert config.get(Paths).runtime == Path("/run/elwood")
     assert config.secrets == ()
     with pytest.raises(ConfigErrors):
         load(path, environ)

@@ -45,7 +45,7 @@ def test_all_keys_of_a_task_are_read(tmp_path: Path) -> None:
         message = "Drink!"
         """,
     )
-    inbox, drink = config.of(ConfiguredTasks).tasks
+    inbox, drink = config.get(ConfiguredTasks).tasks
     assert inbox == Task(
         "in",
         "Inbox",
@@ -70,14 +70,14 @@ def test_all_keys_of_a_task_are_read(tmp_path: Path) -> None:
     )
     assert {
         "openai/gpt-5.4",
-        *(config.of(ModelSettings).role(role).model for role in ROLES),
+        *(config.get(ModelSettings).role(role).model for role in ROLES),
     } == set(models_in_use(config))
 
 
 def test_tasks_may_come_from_a_variable(tmp_path: Path) -> None:
     text = '[[tasks]]\nwhen = "daily"\nprompt = "x"\n'
     written = '[{"when": "hourly", "message": "Drink!"}]'
-    (task,) = configured(tmp_path, text, ELWOOD__TASKS=written).of(ConfiguredTasks).tasks
+    (task,) = configured(tmp_path, text, ELWOOD__TASKS=written).get(ConfiguredTasks).tasks
     assert task.id == "drink"
     (said,) = complaints(tmp_path, "", ELWOOD__TASKS='[{"wen": 1, "when": "daily", "prompt": "x"}]')
     assert said == "ELWOOD__TASKS: tasks[0].wen: no such key; did you mean when?"

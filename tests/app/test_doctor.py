@@ -28,7 +28,7 @@ from elwood.features.skills import parts as skills
 from elwood.features.tasks import parts as tasks
 from elwood.features.tasks.feature import FEATURE as heartbeat
 from elwood.features.telegram import parts as telegram
-from elwood.foundation.checks import Check, CheckContext, Finding, unreached
+from elwood.foundation.checks import Check, CheckContext, Finding, build_unreached
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
@@ -313,7 +313,7 @@ async def test_a_wrong_clock_is_reported(
                                  "TLS failed: certificate has expired"])  # fmt: skip
 def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
     """With a clock that is days off TLS fails, and no server can report the time."""
-    found = unreached("telegram", "https://api.telegram.org", why, NOW)
+    found = build_unreached("telegram", "https://api.telegram.org", why, NOW)
     assert (found.level, found.subject) == ("problem", "clock")
     assert "by our clock (2026-11-21 22:26 UTC)" in found.what
     assert found.remedy == "set the clock: timedatectl set-ntp true"
@@ -395,7 +395,7 @@ async def test_missing_secrets_are_reported(tmp_path: Path) -> None:
 
 def test_a_missing_or_public_state_folder_is_a_problem(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    state = config.of(Paths).state
+    state = config.get(Paths).state
     state.mkdir()
     state.chmod(0o701)
     assert about("state", examine_machine(config)) == [
@@ -410,8 +410,8 @@ def test_a_missing_or_public_state_folder_is_a_problem(tmp_path: Path) -> None:
 
 def test_a_running_elwood_is_detected(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.of(Paths).state.mkdir()
-    with (config.of(Paths).state / "lock").open("w") as lock:
+    config.get(Paths).state.mkdir()
+    with (config.get(Paths).state / "lock").open("w") as lock:
         lock.write("4711\n")
         lock.flush()
         assert about("process", examine_machine(config)) == [("ok", "Elwood is not running", "")]
@@ -423,7 +423,7 @@ def test_a_running_elwood_is_detected(tmp_path: Path) -> None:
 
 def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    folder = config.of(Paths).state / "sessions"
+    folder = config.get(Paths).state / "sessions"
     folder.mkdir(parents=True)
     (folder / "good.jsonl").write_text("")
     (folder / "bad.jsonl").write_text('{"seq": 1}\n{"seq": 2}\n')
@@ -530,8 +530,8 @@ async def test_missing_skills_are_reported(tmp_path: Path) -> None:
 
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.of(Paths).state.mkdir()
-    config.of(Paths).workspace.mkdir()
+    config.get(Paths).state.mkdir()
+    config.get(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     # The result depends on the machine: a sandbox, or the reason why there is none.
     assert finding.what.startswith(("Commands run in", "Commands cannot be run"))
@@ -563,8 +563,8 @@ async def test_the_chosen_sandbox_is_reported(
     tmp_path: Path, written: str, level: str, words: str
 ) -> None:
     config = configured(tmp_path, f"[sandbox]\n{written}\n")
-    config.of(Paths).state.mkdir()
-    config.of(Paths).workspace.mkdir()
+    config.get(Paths).state.mkdir()
+    config.get(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     assert finding.level == level
     assert words in finding.what
@@ -576,8 +576,8 @@ async def test_an_available_engine_is_reported(
     (tmp_path / "docker.sock").touch()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = configured(tmp_path, '[sandbox]\nkind = "docker"\n')
-    config.of(Paths).state.mkdir()
-    config.of(Paths).workspace.mkdir()
+    config.get(Paths).state.mkdir()
+    config.get(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     assert "a container engine is at /" in finding.what
     assert finding.remedy.startswith("see docs/sandbox.md; a container engine is at /")
@@ -608,9 +608,9 @@ providers.local = {{ api = "openai", base_url = "{base}" }}
 
 async def test_an_old_backup_is_reported(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
+    config.get(Paths).workspace.mkdir(parents=True, exist_ok=True)
     assert await local(config, backup.check) == []
-    take(Scope.of(config), clock=lambda: NOW - 86_400, keep=7)
+    take(Scope.from_config(config), clock=lambda: NOW - 86_400, keep=7)
     (fresh,) = await local(config, backup.check)
     assert (fresh.level, fresh.what) == ("ok", "the last backup is 24 h old")
     (old,) = await local(config, backup.check, now=NOW + 3 * 86_400)

@@ -80,7 +80,7 @@ def test_the_declared_tools_are_the_built_ones() -> None:
 def settings(folder: Path, runtime: Path, model: str) -> Config:
     """A configuration with all required settings."""
     (folder / "workspace").mkdir()
-    return Config.holding(
+    return Config.from_values(
         Paths(state=folder, workspace=folder / "workspace", runtime=runtime),
         Providers({model: ProviderSettings(api="offline")}),
         asking(f"{model}/m", f"{model}/m"),
@@ -110,7 +110,7 @@ async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
     written = io.StringIO()
     speaker = logging.getLogger("elwood.parcels")
     with short_folder() as runtime:
-        config = settings(tmp_path, runtime, "scripted").having(ParcelSettings(key=Secret(KEY)))
+        config = settings(tmp_path, runtime, "scripted").replace(ParcelSettings(key=Secret(KEY)))
         features = (*FEATURES, example_feature.FEATURE)
         async with talking(config, features, {"scripted": model}) as line:
             assert line.app is not None
@@ -146,7 +146,7 @@ async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
             assert "Parcels have numbers that begin with P." in model.asked[-1].prompt.system
             # The chore is a task of Elwood, and can be run.
             assert "look after parcels" in await line.ask("/tasks all")
-            assert core.config.of(ParcelSettings).every == 6.0
+            assert core.config.get(ParcelSettings).every == 6.0
             # Its control command, and its line in `elwood inspect`.
             told = await trio.to_thread.run_sync(control.ask, runtime, "track", "P18")
             assert told.ok
@@ -201,7 +201,7 @@ def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "key").chmod(0o600)
     file.write_text(f'[parcels]\nkey = "file:{tmp_path}/key"\nevery = 2\n')
     config = load(file, {"HOME": str(tmp_path)}, [example_feature.FEATURE])
-    assert config.of(ParcelSettings) == ParcelSettings(key=Secret(KEY), every=2.0)
+    assert config.get(ParcelSettings) == ParcelSettings(key=Secret(KEY), every=2.0)
     assert Secret(KEY) in config.secrets
 
 

@@ -128,12 +128,12 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert "Commands run in " in found or "Commands cannot be run" in found
     assert "PROBLEM" not in found
     assert models.bodies[-1]["model"] == "claude-sonnet-5-5"
-    assert config.of(ModelSettings).role("heartbeat").model == "anthropic/claude-haiku-5-5"
-    assert config.of(Providers).by_name["anthropic"].key == Secret(KEY)
-    assert config.of(TelegramSettings).token == Secret(TOKEN)
-    assert config.of(TelegramSettings).owners == (OWNER,)
-    assert config.of(Owner).timezone == "Europe/Berlin"
-    [task] = config.of(ConfiguredTasks).tasks
+    assert config.get(ModelSettings).role("heartbeat").model == "anthropic/claude-haiku-5-5"
+    assert config.get(Providers).by_name["anthropic"].key == Secret(KEY)
+    assert config.get(TelegramSettings).token == Secret(TOKEN)
+    assert config.get(TelegramSettings).owners == (OWNER,)
+    assert config.get(Owner).timezone == "Europe/Berlin"
+    [task] = config.get(ConfiguredTasks).tasks
     assert (task.title, task.id) == ("Plan for today", "plan-for-today")
     # Messages are left for Elwood to answer; no secret was shown, or is in the configuration.
     assert len(telegram.unconfirmed) == 3
@@ -159,8 +159,8 @@ async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) 
         code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
     assert (code, "PROBLEM" in shown) == (0, False)
     config = load(tmp_path / ".config/elwood/config.toml", {"HOME": str(tmp_path)})
-    assert config.of(ModelSettings).role("default").model == "offline/rules"
-    assert config.of(TelegramSettings).owners == ()
+    assert config.get(ModelSettings).role("default").model == "offline/rules"
+    assert config.get(TelegramSettings).owners == ()
 
 
 async def test_an_interrupted_init_leaves_no_files(tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def test_answers_are_written_to_the_first_file(tmp_path: Path) -> None:
     }
     (tmp_path / "first.toml").write_text(template(answers))
     config = load(tmp_path / "first.toml", {"HOME": "/home/ada"})
-    assert config.of(Owner).name == said
-    assert config.of(TelegramSettings).owners == (1, 2)
-    assert config.of(Providers).by_name["custom"].base_url == "http://127.0.0.1:1/v1"
-    assert config.of(ModelSettings).role("default").model == "custom/m"
-    assert [task.prompt for task in config.of(ConfiguredTasks).tasks] == [said]
+    assert config.get(Owner).name == said
+    assert config.get(TelegramSettings).owners == (1, 2)
+    assert config.get(Providers).by_name["custom"].base_url == "http://127.0.0.1:1/v1"
+    assert config.get(ModelSettings).role("default").model == "custom/m"
+    assert [task.prompt for task in config.get(ConfiguredTasks).tasks] == [said]
     assert (
         len(re.findall(r"^\[", template(answers), re.M))
         == len(re.findall(r"^\[", template(), re.M)) + 3

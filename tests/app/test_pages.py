@@ -13,7 +13,7 @@ import pytest
 from elwood.app.cli import make_parser
 from elwood.app.config.load import load
 from elwood.app.main import sections
-from elwood.foundation.settings import keys
+from elwood.foundation.settings import yield_fields
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -48,7 +48,9 @@ def test_the_commands_and_settings_a_page_names_exist(page: Path) -> None:
     )
     assert [words for words in typed if not _is_command(PARSER, words.split())] == []
     plain = [kind for kind in sections() if kind.SECTION.tables is None]
-    known = {f"{kind.SECTION.name}.{field.name}" for kind in plain for field, _ in keys(kind)}
+    known = {
+        f"{kind.SECTION.name}.{field.name}" for kind in plain for field, _ in yield_fields(kind)
+    }
     tables = {key.split(".")[0] for key in known}
     named = re.findall(r"`([a-z_]+\.[a-z_]+)(?: = [^`]*)?`", text)
     missing = {key for key in named if key.split(".")[0] in tables and key not in known}

@@ -39,9 +39,9 @@ def test_the_first_file_is_valid_with_every_line_enabled(tmp_path: Path) -> None
     text = re.sub(r"/run/secrets/[a-z-]+", str(token), text)
     (tmp_path / "all.toml").write_text(text)
     config = load(tmp_path / "all.toml", {"HOME": "/home/ada"})
-    assert config.of(TelegramSettings).owners == (123456789,)
-    assert "local" in config.of(Providers).by_name
-    assert [task.id for task in config.of(ConfiguredTasks).tasks] == ["inbox"]
+    assert config.get(TelegramSettings).owners == (123456789,)
+    assert "local" in config.get(Providers).by_name
+    assert [task.id for task in config.get(ConfiguredTasks).tasks] == ["inbox"]
     assert text.count("\n[") == len(sections())
 
 

@@ -26,7 +26,7 @@ from tests.model_roles import asking
 
 
 def configured(folder: Path) -> Config:
-    return Config.holding(
+    return Config.from_values(
         Paths(state=folder / "state", workspace=folder / "files", runtime=folder / "run"),
         Providers({"offline": ProviderSettings(api="offline")}),
         asking("offline/rules", "offline/rules"),

@@ -19,7 +19,7 @@ import pytest
 
 from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen
 from elwood.app.cli import make_parser
-from elwood.features.control.view import fitted
+from elwood.features.control.view import encode_fitting
 from elwood.foundation.net import control as wire
 from tests.app.test_cli import KEPT
 
@@ -125,7 +125,7 @@ def answering(home: Path) -> Iterator[None]:
                     if not line:  # a connection that only checks whether it is up
                         continue
                     asked = wire.decode(line, wire.ControlRequest)
-                    text = fitted(seen) if asked.command == "inspect" else HOSTILE
+                    text = encode_fitting(seen) if asked.command == "inspect" else HOSTILE
                     client.sendall(wire.encode(wire.ControlAnswer(ok=True, text=text)))
 
         thread = threading.Thread(target=serve)

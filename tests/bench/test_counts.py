@@ -67,7 +67,7 @@ async def test_a_plain_turn_takes_few_steps_threads_and_syncs(tmp_path: Path) ->
         telegrams(tmp_path / "telegram") as telegram,
     ):
         config = load(write_config(tmp_path, telegram, models, 1), dict(KEYS))
-        settings = config.of(Providers).by_name["anthropic"]
+        settings = config.get(Providers).by_name["anthropic"]
         async with trio.open_nursery() as nursery:
             stops: list[trio.Event] = []
 
@@ -80,7 +80,7 @@ async def test_a_plain_turn_takes_few_steps_threads_and_syncs(tmp_path: Path) ->
                     features, providers = (*CHANNELS, *FEATURES), {"anthropic": provider}
                     async with build(config, environment, features, providers) as app:
                         stops.append(app.core.stop)
-                        await app.live()
+                        await app.run()
 
             nursery.start_soon(live)
             say = partial(telegram.turn, 1, "What shall we have for dinner tonight?")

@@ -27,7 +27,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal, closed_before, segments, verify
+from elwood.foundation.storage.journal import Journal, list_closed, segments, verify
 from tests.bench.rig import elwood, server, turn_of
 
 YEARS, DAY = 10, 86_400
@@ -94,7 +94,7 @@ class Years:
             for path in segments(journal.path).values():
                 if path.stat().st_mtime > self.now:  # sealed since the last sweep
                     os.utime(path, (self.now, self.now))
-            for path in closed_before(journal.path, self.now - SessionSettings().keep)[0]:
+            for path in list_closed(journal.path, self.now - SessionSettings().keep)[0]:
                 path.unlink()
 
     def size(self) -> float:

@@ -16,7 +16,7 @@ import pytest
 
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.messages import Saved
-from elwood.features.memory.note import Note, NoteDraft, render, stamped
+from elwood.features.memory.note import Note, NoteDraft, format_time, render
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
@@ -65,7 +65,7 @@ def write(folder: Path, count: int) -> list[str]:
     for number in range(count):
         text = world.text(world.random.randint(8, 60))
         key = f"{text.split()[0]}-{number}"
-        note = Note(key, text, (text.split()[1],), "bench", label=MINE, updated=stamped(number))
+        note = Note(key, text, (text.split()[1],), "bench", label=MINE, updated=format_time(number))
         (folder / f"{key}.md").write_text(render(note))
         texts.append(text)
     return texts

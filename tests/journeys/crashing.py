@@ -23,7 +23,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.state import next_work
 from elwood.features.tasks import rules
-from elwood.features.tasks.messages import Woken
+from elwood.features.tasks.messages import TimetableChanged
 from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint
@@ -258,7 +258,7 @@ class Trial:
 
     def wake(self) -> None:
         """Make the scheduler check the clock now instead of within a minute."""
-        self.life.address("scheduler").offer(Woken())
+        self.life.address("scheduler").offer(TimetableChanged())
 
     async def until(self, true: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Wait until the condition holds."""
@@ -286,7 +286,7 @@ class Trial:
                 if not state.is_idle or next_work(state, MOVING) is not None
             ),
             *(f"to do: {run}" for run in agenda.runs if run.begun or not self._unchanged(run)),
-            *(f"passed: {entry}" for entry in rules.missed_runs(table, h.now(), ZONE)),
+            *(f"passed: {entry}" for entry in rules.close_missed(table, h.now(), ZONE)),
             *(["something to tell"] if agenda.tell else []),
             *(["unconfirmed"] if h.fake.unconfirmed else []),
             *(["nothing has begun"] if not self._has_begun(table) else []),

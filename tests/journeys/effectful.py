@@ -63,6 +63,6 @@ if __name__ == "__main__":
         sys.exit(main(features=(*ALL, effects)))
     config = load(given.config, os.environ, (*ALL, effects))
     log.set_up(
-        config.of(LogSettings), lambda text: redact(text, config.secrets), environ=os.environ
+        config.get(LogSettings), lambda text: redact(text, config.secrets), environ=os.environ
     )
     sys.exit(serving.run(config, more=(effects,), grace=GRACE))

@@ -44,7 +44,7 @@ from elwood.app.main import FEATURES
 from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.memory.parts import build as build_memory
 from elwood.features.memory.settings import LearningSettings
-from elwood.features.tasks.messages import Woken
+from elwood.features.tasks.messages import TimetableChanged
 from elwood.features.telegram.channel import TelegramChannel, route_to
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
@@ -257,7 +257,7 @@ class Home:
         paths = Paths(state=self.state, workspace=self.folder / "workspace", runtime=self.runtime)
         # Scripted models are not used as observers; these can be.
         names = ("scripted", *self.providers)
-        return Config.holding(
+        return Config.from_values(
             paths,
             Providers({name: ProviderSettings(api="openai") for name in names}),
             asking(self.model, self.model),
@@ -308,7 +308,7 @@ class Life:
         self._clients: list[Client] = []
         self._scope = trio.CancelScope()
         self._config = home.config()
-        for folder in (self._config.of(Paths).state, self._config.of(Paths).workspace):
+        for folder in (self._config.get(Paths).state, self._config.get(Paths).workspace):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def run(self) -> None:
@@ -330,7 +330,7 @@ class Life:
                 async with build(self._config, environment, self._features(), providers) as app:
                     self.app = app
                     self.built.set()
-                    await app.live()
+                    await app.run()
         except* Kill:
             self.was_killed = True
         except* Escalated as group:
@@ -408,7 +408,7 @@ class Life:
     async def pass_time(self, seconds: float) -> None:
         """Advance the wall clock, and let the scheduler do the due work."""
         self.home.clock_error -= seconds
-        self.address("scheduler").offer(Woken())
+        self.address("scheduler").offer(TimetableChanged())
         await trio.sleep(DONE)
 
     async def settled(self, seconds: float = 600.0) -> None:
@@ -464,7 +464,7 @@ class Life:
         async def build_(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
             post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
-            media, blocking = core.config.of(MediaSettings), core.environment.blocking
+            media, blocking = core.config.get(MediaSettings), core.environment.blocking
             fetching = self._client()
             keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
             downloads = Downloads(Bot(settings, fetching), None, blocking)

@@ -186,7 +186,7 @@ class Noted:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         return None
 
     async def run(self, command: Command) -> CommandOutcome:

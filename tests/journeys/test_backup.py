@@ -15,9 +15,9 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
-from elwood.agent.session.restored import restored
+from elwood.agent.session.restored import read_restored
 from elwood.features.backup.restore import restore
-from elwood.features.backup.store import Scope, found, take
+from elwood.features.backup.store import Scope, list_backups, take
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage import anchors
 from elwood.foundation.storage.journal import entries_of
@@ -34,7 +34,7 @@ CUT_OFF = "? act x"
 
 
 def scope(h: Home) -> Scope:
-    paths = h.config().of(Paths)
+    paths = h.config().get(Paths)
     return Scope(
         state=paths.state, workspace=paths.workspace, folder=h.folder / "backups", limit=1 << 30
     )
@@ -153,7 +153,7 @@ async def test_a_backup_under_load_is_consistent(
         await here.stop()
         # Updates that Telegram still holds would be new to the restored Elwood.
         assert not here.telegram.unconfirmed
-        backups = found(here.state / "backups")
+        backups = list_backups(here.state / "backups")
         assert len(backups) == 3
         there = elsewhere(here, tmp_path / "there")
         done = await there.command("backup", "restore", str(backups[1].path), "--yes")
@@ -168,7 +168,7 @@ async def test_a_backup_under_load_is_consistent(
         assert {target for target in acted if MARK.fullmatch(target)} <= set(done_before)
         await there.start()
         # Telegram dates are whole seconds; messages not later than the restore are doubtful.
-        put_back = restored(there.state)
+        put_back = read_restored(there.state)
         assert put_back is not None
         await trio.sleep(max(0.0, put_back.restored_at + 1.0 - time.time()))
         mark = world.push("tell", OWNER)

@@ -19,7 +19,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Entry, Replied
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.tools.tool import Tool, ToolContext
-from elwood.features.tasks.messages import ListTasks, Woken
+from elwood.features.tasks.messages import ListTasks, TimetableChanged
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
@@ -251,7 +251,7 @@ async def test_a_denied_call_of_a_task_is_not_asked_again(h: Home) -> None:
     async with h.life() as life:
         await trio.sleep(DONE)
         h.clock_error -= 3600.0
-        life.address("scheduler").offer(Woken())
+        life.address("scheduler").offer(TimetableChanged())
         await life.until(lambda: h.fake.button("Deny"))
         data, message = h.fake.button("Deny") or ("", None)
         h.fake.press(data, message=message)

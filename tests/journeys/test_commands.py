@@ -155,7 +155,7 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
 
 async def test_another_model_is_used_in_one_conversation_only(busy: Home) -> None:
     h = busy
-    h.made = h.config().having(asking(MODEL, MODEL, fallbacks=(DEAR,)))
+    h.made = h.config().replace(asking(MODEL, MODEL, fallbacks=(DEAR,)))
     async with h.life() as life:
         assert DEAR in await life.say("/model")
         data, message = h.fake.button(f"/model {DEAR}") or ("", None)

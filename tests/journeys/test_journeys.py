@@ -108,21 +108,21 @@ async def test_a_fresh_installation(h: Home) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     config = load(h.folder / ".config/elwood/config.toml", environ)
     # The model is scripted, and the socket's path must be short.
-    h.made = config.having(
+    h.made = config.replace(
         asking(MODEL, MODEL),
         Providers({"scripted": ProviderSettings(api="offline")}),
-        attrs.evolve(config.of(Paths), runtime=h.runtime),
+        attrs.evolve(config.get(Paths), runtime=h.runtime),
     )
-    h.state_folder = config.of(Paths).state
+    h.state_folder = config.get(Paths).state
     async with h.life() as life:
         await life.say("hello")
         assert life.inspect().stuck == ()
         assert (h.runtime / "control.sock").is_socket()
     assert h.texts() == ["re: hello"]
     assert h.names()[:4] == ["received", "turn", "joined", "prompted"]
-    soul = (config.of(Paths).workspace / "SOUL.md").read_text().strip()
+    soul = (config.get(Paths).workspace / "SOUL.md").read_text().strip()
     assert soul.splitlines()[-1] in h.asked[0].prompt.system
-    assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
+    assert sorted(path.name for path in config.get(Paths).state.iterdir()) == [
         "anchors.jsonl",
         "health.json",
         "reserve",
@@ -132,4 +132,4 @@ async def test_a_fresh_installation(h: Home) -> None:
         "workspace",
     ]
     assert isinstance(verify(h.journal(MINE)), Verified)
-    assert msgspec.json.decode((config.of(Paths).state / "usage.jsonl").read_bytes())["seq"] == 1
+    assert msgspec.json.decode((config.get(Paths).state / "usage.jsonl").read_bytes())["seq"] == 1

@@ -31,7 +31,7 @@ BEHIND = 30
 def broken(trial: Trial) -> list[str]:
     """List the broken promises."""
     h = trial.home
-    logs, free = journals(h.state), h.config().of(PolicySettings).allow
+    logs, free = journals(h.state), h.config().get(PolicySettings).allow
     return [
         *h.broken(),
         *misjudged(logs, approvals(h.state)[0], free),

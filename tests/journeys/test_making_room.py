@@ -21,7 +21,7 @@ def outgrowing(h: Home, sum_up: Think) -> None:
     """Set a small limit, and let another model make the summaries."""
     h.settings["turn"] = TurnSettings(context_tokens=2000)
     models = asking(MODEL, SMALL)
-    h.made = h.config().having(models)
+    h.made = h.config().replace(models)
 
     h.think = lambda request: (sum_up if is_summary(request) else obedient)(request)
 

@@ -80,7 +80,7 @@ def priced(h: Home) -> None:
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
     h.more_tools = TOOLS
     models = asking(f"anthropic/{DEAR}", f"anthropic/{CHEAP}")
-    h.made = h.config().having(models)
+    h.made = h.config().replace(models)
 
 
 def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:

@@ -16,7 +16,7 @@ from elwood.features.tasks.messages import Change
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage import anchors
-from elwood.foundation.storage.disk import Disk, holding
+from elwood.foundation.storage.disk import Disk, lock_state
 from elwood.foundation.storage.journal import Journal, segments
 from tests.agent.session.test_reading_cli import run
 from tests.journeys.home import MINE, Home
@@ -158,7 +158,7 @@ async def test_removed_lines_are_detected_while_running(h: Home, verify: Verifyi
 async def test_accepted_gaps_are_no_longer_reported(h: Home, verify: Verifying) -> None:
     await talk(h, "one")
     h.journal().unlink()
-    with holding(h.state), pytest.raises(CliFailure, match="Nothing was accepted"):
+    with lock_state(h.state), pytest.raises(CliFailure, match="Nothing was accepted"):
         run(h.config(), "receipts", "verify", "--accept")
 
     assert verify(h, "--accept") != []
@@ -175,7 +175,7 @@ async def test_daily_notes_protect_the_anchors(h: Home, verify: Verifying) -> No
     await talk(h, "two", later=2 * DAY)
     await talk(h, "three", later=2 * DAY)
     notes = sorted((h.folder / "workspace/threads/daily").glob("*.md"))
-    assert [len(anchors.carried(one.read_text())) for one in notes] == [64] * 3
+    assert [len(anchors.extract_head(one.read_text())) for one in notes] == [64] * 3
     assert verify(h) == []
     whole = (h.state / NAME).read_bytes()
 

@@ -20,10 +20,10 @@ from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Reminded
-from elwood.features.shell.extension import EnvironmentExtension, looking
+from elwood.features.shell.extension import EnvironmentExtension, build_probe
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.tasks.task import Task, TaskStatus
-from elwood.features.tasks.texts import planned
+from elwood.features.tasks.texts import list_planned
 from elwood.features.tasks.when import Cron, Once
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.http import Client
@@ -49,7 +49,7 @@ class Bare:
     def __init__(self, *programs: str) -> None:
         self.programs = programs
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         return "/workspace"
 
     async def run(self, command: Command) -> CommandOutcome:
@@ -65,7 +65,7 @@ def thinking(h: Home, sandbox: Bare) -> FakeModels:
         return Anthropic("eyes", settings, client)
 
     async def build(core: Core, others: Gathered) -> Parts:
-        look = looking(sandbox, core.paths.workspace, "Europe/Berlin", inline)
+        look = build_probe(sandbox, core.paths.workspace, "Europe/Berlin", inline)
         return Parts(sessions=[partial(EnvironmentExtension, look)])
 
     h.providers, h.model = {"eyes": make}, "eyes/m"
@@ -207,7 +207,7 @@ def test_the_task_list_is_bounded_and_omits_untrusted_tasks() -> None:
         TaskStatus(Task("over", "Over", Once(1.0), route=mine)),
         TaskStatus(Task("p", "P", Once(9e9), route=mine), next=9e9, paused="paused"),
     ]
-    text = planned([*seen, *over], mine, "UTC")
+    text = list_planned([*seen, *over], mine, "UTC")
     ids = re.findall(r"\n- ([^:]*):", text)
     assert ids == ["all", "soon", "late", *(f"t{n:02}" for n in range(7))]
     assert text.endswith("\n(5 more: list_tasks)")

@@ -21,7 +21,14 @@ from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, StopRun
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
-from elwood.features.tasks.messages import Adopt, Change, ListTasks, PlanTask, TimetableMail, Woken
+from elwood.features.tasks.messages import (
+    Adopt,
+    Change,
+    ListTasks,
+    PlanTask,
+    TimetableChanged,
+    TimetableMail,
+)
 from elwood.features.tasks.rules import Verb, WatchedState
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Origin, Task
@@ -148,7 +155,7 @@ class House:
         self.stop = trio.Event()
         self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 64)
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 64)
-        self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 16)
+        self.scheduler: Mailbox[TimetableChanged] = Mailbox("scheduler", 16)
         self._adopted: dict[Origin, tuple[Task, ...]] = {}
         disk = Disk(blocking=inline, clock=world.now, calls=world.disk)
         path = world.folder / "schedule.jsonl"

@@ -27,8 +27,8 @@ from elwood.agent.approvals.messages import (
 from elwood.agent.approvals.prompt_text import (
     View,
     button_pressed,
-    decided_message,
     details_message,
+    format_decision,
     request_messages,
     view_buttons,
 )
@@ -454,7 +454,7 @@ class Approvals:
     ) -> None:
         part = request_messages(request, at, self._channels, self._people)[-1]
         if view == "details":
-            part = details_message(request, self._channels.at(at).size)
+            part = details_message(request, self._channels.get_by_route(at).size)
         keys, wanted = view_buttons(request, view), partial(self._state.is_open, request.id)
         await self._questions.edit(at, message, part, keys, wanted)
 
@@ -475,5 +475,5 @@ class Approvals:
 
     async def _close_message(self, request: ApprovalRequest) -> None:
         await self._questions.close_message(
-            request.id, lambda at: decided_message(request, at, self._channels, self._zone)
+            request.id, lambda at: format_decision(request, at, self._channels, self._zone)
         )

@@ -36,7 +36,7 @@ from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import AccessEnded, KnownPerson
 from elwood.foundation.text.characters import escape_invisible
-from elwood.foundation.text.lines import cut
+from elwood.foundation.text.lines import shorten
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -82,7 +82,7 @@ def find_decision(
             closed = (close(request, "withdrawn"),)
         elif same and not _is_stale(request, now):
             return Step(_verdict(request))
-    standing = state.covering(question, now)
+    standing = state.find_permission(question, now)
     if standing is not None:
         by = _describe_permission(standing)
         if waiting is not None:
@@ -97,7 +97,7 @@ def redact_question(question: Question, redact: Callable[[str], str]) -> Questio
     if scope is not None:
         scope = replace(scope, words=redact(scope.words), covers=redact(scope.covers))
     subject, why = redact(question.subject), redact(question.why)
-    arguments = cut(redact(question.arguments), MAX_ARGUMENTS)
+    arguments = shorten(redact(question.arguments), MAX_ARGUMENTS)
     asks = redact(question.asks)
     return replace(question, subject=subject, why=why, scope=scope, asks=asks, arguments=arguments)
 
@@ -129,7 +129,7 @@ def withdraw(
 ) -> tuple[PermissionEntry, ...]:
     """Close the open requests about *calls*; if *anew*, revoke the conversation's permissions."""
     open_ = [request for request in state.open() if request.question.session == session]
-    ended = [p for p in state.standing(now) if anew and p.session == session]
+    ended = [p for p in state.valid_permissions(now) if anew and p.session == session]
     return (
         *(PermissionRevoked(p.number, "a new conversation") for p in ended),
         *(close(request, "withdrawn") for request in open_ if request.question.call in calls),
@@ -158,7 +158,7 @@ def decide_request(
     decided = close(request, answer, by)
     covered: tuple[ApprovalDecided, ...] = ()
     if answer in ("conversation", "always"):
-        if len(state.standing(now)) >= MAX_STANDING:
+        if len(state.valid_permissions(now)) >= MAX_STANDING:
             return Step(FULL)
         decided = ApprovalDecided(
             request.id, answer, by, request.question.plan, state.numbers + 1, lasts
@@ -174,7 +174,7 @@ def decide_request(
 
 
 def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
-    if number not in {p.number for p in state.standing(now)}:
+    if number not in {p.number for p in state.valid_permissions(now)}:
         return _refuse(
             f"There is no permission {number}. List them with /approvals, or elwood approve."
         )
@@ -186,7 +186,7 @@ def remove(state: ApprovalState, person: KnownPerson, by: str, now: float) -> St
     """End the access of *person*, their open requests and the permissions they caused."""
     who = person.principal
     asked = [one for one in state.open() if one.question.principal == who]
-    given = [p for p in state.standing(now) if p.principal == who]
+    given = [p for p in state.valid_permissions(now) if p.principal == who]
     text = f"{person.name or 'Someone'} ({who}) can no longer talk to me."
     if asked:
         text += f" I took back {len(asked)} of my questions."
@@ -203,7 +203,7 @@ def remove(state: ApprovalState, person: KnownPerson, by: str, now: float) -> St
 
 def list_all(state: ApprovalState, now: float) -> CommandResult:
     open_ = [request for request in state.open() if not request.is_over(now)]
-    return CommandResult(overview(open_, state.standing(now)), ok=True)
+    return CommandResult(overview(open_, state.valid_permissions(now)), ok=True)
 
 
 def _decide_covered(

@@ -16,8 +16,8 @@ from elwood.agent.approvals.state import (
     Permission,
     Question,
     answers,
+    describe_permission,
     gist,
-    permitted,
 )
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import Button
@@ -33,8 +33,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL, SESSION
 from elwood.agent.people.state import People
 from elwood.agent.policy.decide import name_source, name_sources
-from elwood.foundation.text.characters import escape_invisible, remark
-from elwood.foundation.text.lines import cut
+from elwood.foundation.text.characters import describe_unusual, escape_invisible
+from elwood.foundation.text.lines import shorten
 from elwood.foundation.text.markdown import Rich
 from elwood.foundation.text.splitting import MessageSize
 
@@ -87,7 +87,7 @@ def request_messages(
 ) -> tuple[Rich, ...]:
     """Format a question as messages to be read *at* a place; the last one gets the buttons."""
     question = request.question
-    why, strange = flatten(question.why, REASON), remark(question.subject)
+    why, strange = flatten(question.why, REASON), describe_unusual(question.subject)
     is_named = name_sources(question.origins) in why
     return _format_messages(
         request,
@@ -95,11 +95,11 @@ def request_messages(
         f"{_describe_coverage(question)}"
         f"{f'The text above {strange}.{chr(10)}' if strange else ''}"
         f"{_describe_requester(question, at, channels, people)}".rstrip(),
-        channels.at(at).size,
+        channels.get_by_route(at).size,
     )
 
 
-def decided_message(request: ApprovalRequest, at: Route, channels: Channels, zone: tzinfo) -> Rich:
+def format_decision(request: ApprovalRequest, at: Route, channels: Channels, zone: tzinfo) -> Rich:
     """Format the text that replaces the question *at* its place after the decision."""
     assert request.ruling is not None
     ended = ENDED.get(request.ruling)
@@ -110,10 +110,13 @@ def decided_message(request: ApprovalRequest, at: Route, channels: Channels, zon
     mark, when = "✓" if allows(request.ruling) else "⛔", format_time(request.decided_at, zone)
     covers = ""
     if request.ruling in ("conversation", "always"):
-        covers = f"\nI will not ask again about: {flatten(permitted(request.question), REASON)}"
+        permission = flatten(describe_permission(request.question), REASON)
+        covers = f"\nI will not ask again about: {permission}"
     elif request.ruling == "source":
         covers = f"\n{describe_trust(request.question)}"
-    return _format_messages(request, f"{mark} {ended}, {when}.{covers}", channels.at(at).size)[-1]
+    return _format_messages(
+        request, f"{mark} {ended}, {when}.{covers}", channels.get_by_route(at).size
+    )[-1]
 
 
 def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
@@ -129,7 +132,7 @@ def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
     )
     # A character has two units at most.
     room = min(MAX_ARGUMENTS, (size.room - size.measure(before + after)) // 2)
-    arguments = cut(escape_invisible(question.arguments), max(1, room)) or "(not stored)"
+    arguments = shorten(escape_invisible(question.arguments), max(1, room)) or "(not stored)"
     return build_text((before, ""), (arguments, "code"), (after, ""))
 
 
@@ -264,7 +267,7 @@ def _describe_requester(question: Question, at: Route, channels: Channels, peopl
         person = f"{flatten(name)} ({f'a {role}, ' if role else ''}{person})"
     if reader is not None and reader.is_same_chat(at):
         person = "You"
-    group = people.known.get(f"{channels.at(here).people}{here.chat}", "")
+    group = people.known.get(f"{channels.get_by_route(here).people}{here.chat}", "")
     where = flatten(question.session)
     if here.private and who not in channels.owners:
         where = "a private chat"

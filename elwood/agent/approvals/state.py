@@ -18,7 +18,7 @@ from elwood.agent.channels.questions import (
 from elwood.agent.conversation.calls import ApprovalScope, OwnerAnswer, Ruling
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.state import People, PeopleEntry
-from elwood.foundation.text.lines import cut, one_line
+from elwood.foundation.text.lines import one_line, shorten
 
 # Maximum of open questions, in Elwood and in one conversation: an owner with more of them
 # cannot decide with care (AP-21).
@@ -170,7 +170,7 @@ class Permission(msgspec.Struct, frozen=True):
     lasts: float
     principal: str = ""
 
-    def stands(self, now: float) -> bool:
+    def is_valid(self, now: float) -> bool:
         """Return True if it is valid.  A clock that was set far back ends it (CP-35)."""
         return is_fresh(self.lasts, now - self.at)
 
@@ -210,7 +210,7 @@ class ApprovalState(msgspec.Struct):
             self._permit(permission)
         self.requests[decided.id] = msgspec.structs.replace(
             request,
-            question=msgspec.structs.replace(question, subject=cut(question.subject, GIST)),
+            question=msgspec.structs.replace(question, subject=shorten(question.subject, GIST)),
             ruling=decided.ruling,
             by=decided.by,
             decided_at=at,
@@ -246,12 +246,12 @@ class ApprovalState(msgspec.Struct):
         """Return the question with *code*; codes of kept questions are unique."""
         return next((one for one in self.requests.values() if one.code == code), None)
 
-    def standing(self, now: float) -> list[Permission]:
+    def valid_permissions(self, now: float) -> list[Permission]:
         """Return the permissions that are valid at *now*, by number."""
-        return [p for p in self.permissions.values() if p.stands(now)]
+        return [p for p in self.permissions.values() if p.is_valid(now)]
 
-    def covering(self, question: Question, now: float) -> Permission | None:
-        return next((p for p in self.standing(now) if p.covers(question)), None)
+    def find_permission(self, question: Question, now: float) -> Permission | None:
+        return next((p for p in self.valid_permissions(now) if p.covers(question)), None)
 
     def full(self, session: str) -> str | None:
         """Return why *session* may not ask another question; None if it may."""
@@ -274,7 +274,7 @@ def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Pe
         kind=ruling,
         key=question.keys[0],
         session=session,
-        what=permitted(question),
+        what=describe_permission(question),
         by=decided.by,
         lasts=decided.lasts,
         principal=question.principal,
@@ -319,7 +319,7 @@ def gist(question: Question) -> str:
     return one_line(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)
 
 
-def permitted(question: Question) -> str:
+def describe_permission(question: Question) -> str:
     """Describe in one short line the coverage of a standing permission."""
     if (scope := question.scope) is None:
         return gist(question)

@@ -23,7 +23,7 @@ from elwood.agent.channels.messages import (
     Typing,
     Undeliverable,
 )
-from elwood.agent.conversation.inbound import is_choice, typed
+from elwood.agent.conversation.inbound import decode_command, is_choice
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.text.lines import one_line
@@ -264,4 +264,4 @@ def _choices(message: Post | Edit) -> tuple[frames.Choice, ...]:
 
 def _command(button: Button) -> str:
     """Return the command to type instead of a press; "" if it is the text of the button."""
-    return button.command or typed(button.data)
+    return button.command or decode_command(button.data)

@@ -88,7 +88,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
         """Return True if *text* can be sent below a file."""
         return self.size.measure(text) <= self.caption
 
-    def completed(self, route: Route) -> Route:
+    def set_privacy(self, route: Route) -> Route:
         """Return *route*, as written in a setting, with `Route.private` set."""
         private = self.is_private(route.chat) if route.chat else True
         return msgspec.structs.replace(route, private=private)
@@ -128,7 +128,7 @@ class Channels:
         return frozenset[str]().union(*(one.owners for one in self._channels.values()))
 
     @property
-    def places(self) -> tuple[Route, ...]:
+    def rank_owner_routes(self) -> tuple[Route, ...]:
         """Routes for notices to the owner, in the order of the channels."""
         return tuple(route for one in self._channels.values() for route in one.owner)
 
@@ -139,31 +139,31 @@ class Channels:
 
     def owner_routes(self) -> tuple[Route, ...]:
         """Return the routes to the owner, the best first."""
-        return owner_routes(self.places, self._last_route)
+        return owner_routes(self.rank_owner_routes, self._last_route)
 
-    def hear(self, route: Route) -> None:
+    def note_owner_route(self, route: Route) -> None:
         """Note that the owner wrote at *route*, if notices can go to that chat."""
         channel = self._channels.get(route.channel)
         routes = channel.owner if channel and not channel.fleeting else ()
         if any(one.chat == route.chat for one in routes):
             self._last_route = msgspec.structs.replace(route, reply_to=None)
 
-    def named(self, name: str) -> Channel:
+    def get(self, name: str) -> Channel:
         """Return the channel *name*, or `OFF`."""
         return self._channels.get(name, OFF)
 
-    def at(self, route: Route) -> Channel:
+    def get_by_route(self, route: Route) -> Channel:
         """Return the channel of *route*, or `OFF`."""
         return self._channels.get(route.channel, OFF)
 
-    def of(self, principal: str) -> Channel:
+    def get_by_principal(self, principal: str) -> Channel:
         """Return the channel that *principal* is an id of, or `OFF`."""
         ones = self._channels.values()
         return next((one for one in ones if one.people and principal.startswith(one.people)), OFF)
 
     # --- sessions ---------------------------------------------------------------------------------
 
-    def reserving(self, session: str) -> str | None:
+    def find_reserving(self, session: str) -> str | None:
         """Return the name of the channel that reserves the name *session*.
 
         It may be off.  Return "" for the runs of tasks, None if the name is not reserved.
@@ -176,12 +176,12 @@ class Channels:
 
     def is_off(self, name: str) -> bool:
         """Return True if *name* is a channel that is off, or a session of one."""
-        channel = name if self.is_reserving(name) else self.reserving(name)
+        channel = name if self.is_reserving(name) else self.find_reserving(name)
         return bool(channel) and channel not in self._channels
 
     def serves(self, session: str) -> bool:
         """Return True if the answers of *session* can be delivered here; else it stays asleep."""
-        name = self.reserving(session)
+        name = self.find_reserving(session)
         ones = (one for one in self._channels.values() if one.only in ("", session))
         if name is None:
             return any(not one.sessions for one in ones)
@@ -191,26 +191,26 @@ class Channels:
 
     def is_owners(self, session: str) -> bool:
         """Return True if only an owner takes part in *session*."""
-        name = self.reserving(session)
+        name = self.find_reserving(session)
         if is_unattended(session):
             return False
-        return name is None or self.named(name).is_owners(session)
+        return name is None or self.get(name).is_owners(session)
 
     def group(self, session: str) -> str | None:
         """Return the name of the group that *session* is in, or None."""
-        return self.named(self.reserving(session) or "").group(session)
+        return self.get(self.find_reserving(session) or "").group(session)
 
     def session_at(self, route: Route) -> str | None:
         """Return the name of the conversation at *route*, if it belongs to one person."""
-        return self.at(route).session(route)
+        return self.get_by_route(route).session(route)
 
     def is_group(self, principal: str) -> bool:
         """Return True if *principal* is a group."""
-        return self.of(principal).is_group(principal)
+        return self.get_by_principal(principal).is_group(principal)
 
     def recipient(self, principal: str) -> Route | None:
         """Return the private chat with *principal*, or None if it is not a person of a channel."""
-        return self.of(principal).recipient(principal)
+        return self.get_by_principal(principal).recipient(principal)
 
 
 def owner_routes(owner: Sequence[Route], last: Route | None) -> tuple[Route, ...]:

@@ -18,7 +18,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.inbound import Busy, NotNow, Reception, Refused, typing
+from elwood.agent.conversation.inbound import Busy, NotNow, Reception, Refused, encode_command
 from elwood.agent.conversation.route import Route
 from elwood.foundation.log import event
 from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Request
@@ -158,7 +158,7 @@ class TellOwner:
         It is marked as a repeat if *again*, or if it may have arrived at an earlier route.
         """
         text = self._redact(text)
-        under = [Button(words, typing(number)) for number, words in enumerate(buttons)]
+        under = [Button(words, encode_command(number)) for number, words in enumerate(buttons)]
         lost: list[Route] = []
         while (route := self._best(lost)) is not None:
             stays = partial(self._is_best, route, lost)
@@ -201,7 +201,9 @@ class IntakeReplies:
         # Why an update was not taken; there is no checkpoint between setting and using it.
         self.why = ""
 
-    async def settle(self, taken: Reception | None, number: int | str, route: Route) -> bool:
+    async def report_refusal(
+        self, taken: Reception | None, number: int | str, route: Route
+    ) -> bool:
         """Inform the sender in *route* if the update *number* was not taken.
 
         *taken* is None if there was no answer.  Return False if the update must be retried.
@@ -211,7 +213,7 @@ class IntakeReplies:
                 now = trio.current_time()
                 if now - self._busy_notices.get(route.chat, float("-inf")) < BUSY_NOTICE:
                     return True
-                is_sent = await self.tell(
+                is_sent = await self.send_text(
                     route,
                     f"{count} of your messages are waiting already, so I did not take this one, "
                     "nor those you send before I have answered. Please send them again later.",
@@ -220,18 +222,20 @@ class IntakeReplies:
                     _note(self._busy_notices, route.chat, now)
                 return is_sent
             case Refused(why=why):
-                return await self.tell(route, f"I could not take this message: {why}")
+                return await self.send_text(route, f"I could not take this message: {why}")
             case NotNow() | None:
                 # It may still be taken, so the sender is not asked to repeat it.
                 why = taken.why if taken else f"no answer within {TRIES * PATIENCE:.0f} s"
                 if self._postponed.get(route.chat) != number:
                     _note(self._postponed, route.chat, number)
-                    await self.tell(route, f"I cannot take messages now: {why}. I keep trying.")
+                    await self.send_text(
+                        route, f"I cannot take messages now: {why}. I keep trying."
+                    )
                 self.why = why
                 return False
         return True
 
-    async def tell(self, route: Route, text: str) -> bool:
+    async def send_text(self, route: Route, text: str) -> bool:
         """Send a text to the sender; return False if it surely did not arrive."""
         for attempt in range(TRIES):
             sent = await post_once(self._outbox, Post(route=route, part=Rich(text)))

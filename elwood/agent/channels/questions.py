@@ -14,7 +14,7 @@ from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import edit_until_done, post_until_delivered
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import escape_invisible, utf16_length
-from elwood.foundation.text.lines import cut, one_line
+from elwood.foundation.text.lines import one_line, shorten
 from elwood.foundation.text.markdown import Entity, Rich
 
 # Seconds by which the clock may step back without making anything expire (CP-35).
@@ -101,13 +101,13 @@ def describe_decider(by: str, at: Route, channels: Channels) -> str:
     reader = channels.recipient(by)
     if reader is not None and reader.is_same_chat(at):
         return "by you"
-    return channels.of(by).presence or f"by {flatten(by)}"
+    return channels.get_by_principal(by).presence or f"by {flatten(by)}"
 
 
 def flatten(text: str, limit: int = 64) -> str:
     """Make untrusted text one line, with nothing hidden."""
     # At least three of 22 characters are shown: at most 20 consecutive blanks remain.
-    return one_line(escape_invisible(cut(text, 10 * limit)).replace("⏎", ""), limit)
+    return one_line(escape_invisible(shorten(text, 10 * limit)).replace("⏎", ""), limit)
 
 
 def build_text(*pieces: Piece) -> Rich:

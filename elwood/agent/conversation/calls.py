@@ -221,13 +221,13 @@ def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
     return _hash([tool, definition, arguments, dict(plan.facts)])
 
 
-def hashed(scope: ApprovalScope, tool: str, definition: str, group: str) -> ApprovalScope:
+def bind_scope(scope: ApprovalScope, tool: str, definition: str, group: str) -> ApprovalScope:
     """Bind *scope* to the tool, its definition, and the *group* that reads the result."""
     keys = tuple(_hash(["scope", tool, definition, group, key]) for key in scope.keys)
     return msgspec.structs.replace(scope, keys=keys)
 
 
-def bound(exact_hash: str, untrusted: bool, policy: str) -> str:
+def hash_binding(exact_hash: str, untrusted: bool, policy: str) -> str:
     """Return the hash of a call in its circumstances: an approval is valid only for these.
 
     *untrusted*: strangers' words had been read; *policy* is the version of the rules.  Private data

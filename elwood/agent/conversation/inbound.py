@@ -124,7 +124,7 @@ def choice(number: int) -> str:
     return f"{_ANSWER}{number}"
 
 
-def typing(what: int | str) -> str:
+def encode_command(what: int | str) -> str:
     """Return the button data of a command: *what* is its number if the label is the command.
 
     If *what* is the command itself, the label is free.
@@ -132,7 +132,7 @@ def typing(what: int | str) -> str:
     return f"{_COMMAND}{what}"
 
 
-def typed(data: str | None) -> str:
+def decode_command(data: str | None) -> str:
     """Return the command in the *data* of a button; empty if the label is the command.
 
     Forging one is the same as typing it: the channel proves the sender of a press.
@@ -158,6 +158,6 @@ def types(data: str | None) -> bool:
     return data is not None and data.startswith(_COMMAND)
 
 
-def numbered(options: Iterable[str]) -> str:
+def number_options(options: Iterable[str]) -> str:
     """Format *options* as a numbered list, for channels without buttons."""
     return "\n".join(f"{number}. {option}" for number, option in enumerate(options, 1))

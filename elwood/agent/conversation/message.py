@@ -198,7 +198,7 @@ def texts(message: Message) -> tuple[str, ...]:
             return tuple(b.text if isinstance(b, Text) else b.arguments for b in blocks)
 
 
-def seen(message: Message) -> tuple[ReceivedFile, ...]:
+def get_visible_files(message: Message) -> tuple[ReceivedFile, ...]:
     """Return the files in a message that a model may see."""
     return message.files if isinstance(message, Human) else ()
 
@@ -211,13 +211,13 @@ KEPT_SEEN, KEPT_SEEN_BYTES = 10, 6 << 20
 
 def sees_too_much(messages: Iterable[Message]) -> bool:
     """Return True if there are too many files, so that old ones must be left out."""
-    files = [file for message in messages for file in seen(message)]
+    files = [file for message in messages for file in get_visible_files(message)]
     return len(files) > MAX_SEEN or sum(file.size for file in files) > MAX_SEEN_BYTES
 
 
 def newest_seen(messages: Iterable[Message]) -> frozenset[ReceivedFile]:
     """Return the newest files, which remain when there are too many."""
-    files = [file for message in messages for file in seen(message)][-KEPT_SEEN:]
+    files = [file for message in messages for file in get_visible_files(message)][-KEPT_SEEN:]
     sizes = accumulate(file.size for file in reversed(files))
     left = sum(size <= KEPT_SEEN_BYTES for size in sizes)
     return frozenset(files[len(files) - left :])
@@ -304,7 +304,7 @@ def rough(prompt: Prompt, messages: Iterable[Message], said: str) -> Usage:
     said_before: list[str] = []
     for message in messages:
         said_before += texts(message)
-        if files := seen(message):
+        if files := get_visible_files(message):
             size += sum(3 * file.tokens for file in files)
     size += _bytes("".join(said_before))  # in one step: a history has thousands of texts
     return Usage(size // 3, _bytes(said) // 3, estimated=True)
@@ -343,7 +343,7 @@ class Calibration(msgspec.Struct):
     ratio: float = 1.0
     is_known: bool = False
 
-    def learn(self, model: str, estimated: int, usage: Usage) -> None:
+    def update(self, model: str, estimated: int, usage: Usage) -> None:
         """Update the ratio with the usage of a request of *estimated* tokens to *model*.
 
         >>> calibration = Calibration()
@@ -362,7 +362,7 @@ class Calibration(msgspec.Struct):
         self.is_known = True
 
 
-def said_in(text: str) -> str:
+def extract_words(text: str) -> str:
     """Return the words of people in a turn's text, in one line.
 
     >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")

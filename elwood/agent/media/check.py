@@ -14,7 +14,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 def programs(config: Config) -> Iterator[Finding]:
     """Check the program that transcribes recordings; blocks."""
-    command = config.of(MediaSettings).transcription_command
+    command = config.get(MediaSettings).transcription_command
     for name in missing_programs(command[:1]):
         what = f"media.transcription_command: there is no program {name}"
         remedy = "install it in /usr/local/bin, or write its path"

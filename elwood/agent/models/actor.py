@@ -11,7 +11,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Completion, Message, Usage, rough, seen, texts
+from elwood.agent.conversation.message import (
+    Completion,
+    Message,
+    Usage,
+    get_visible_files,
+    rough,
+    texts,
+)
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, ModelFailure, ModelRequest, Provider, Shown
 from elwood.agent.models.embeddings import Embedder
@@ -55,7 +62,7 @@ from elwood.agent.models.routing import (
 )
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, PriceSettings
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import Lock, Mailbox, report_done, report_error, waiting
+from elwood.foundation.runtime import Lock, Mailbox, report_done, report_error, show_wait
 from elwood.foundation.storage.disk import write_or_report
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.tokens import estimate
@@ -173,7 +180,7 @@ class UsageBook:
     def clock_time(self) -> str:
         return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
 
-    def owe(self, caller: Caller, model: str, usage: Usage) -> Charged:
+    def record(self, caller: Caller, model: str, usage: Usage) -> Charged:
         """Record and return the cost of a call, in memory until `settle` writes it."""
         entry = self._charge(caller, model, usage)
         self._owed.append((entry, caller.budget))
@@ -183,7 +190,7 @@ class UsageBook:
         price = price_of(model, self._prices)
         return charge(caller, model, price, usage, now=self._now(), zone=self._zone)
 
-    async def settle(self) -> bool:
+    async def write(self) -> bool:
         """Write the recorded costs; False if the disk is full, and then no call may be made.
 
         One line for all who wait here.  It is not synced: the conversation also has the cost of a
@@ -251,7 +258,7 @@ class CircuitBreaker:
         self._slots.release()
         self._end_probe(ticket)
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Close the circuit: the provider has begun to answer."""
         if self.fault is not None:
             self.fault = None
@@ -259,7 +266,7 @@ class CircuitBreaker:
             self._probe = None
             self._wake()
 
-    def failed(self, ticket: Ticket, fault: Fault) -> int:
+    def note_failure(self, ticket: Ticket, fault: Fault) -> int:
         """Record a failure of the provider; return the number of consecutive ones."""
         if self.fault is None or self._probe is ticket:
             self.fault = fault
@@ -410,7 +417,7 @@ class Models:
         try:
             with ask.reply.while_wanted(), bind(**dict(ask.cause)):
                 ask.reply.set(await self._answer(ask))
-            await self._book.settle()  # while the session continues, before any next call
+            await self._book.write()  # while the session continues, before any next call
         finally:
             self._calls -= 1
 
@@ -444,7 +451,7 @@ class Models:
             if not isinstance(ticket, Ticket):
                 return ticket
             try:
-                if not await self._book.settle():
+                if not await self._book.write():
                     return ModelUnavailable(NO_ROOM)
                 most = await self._reserve(attempt, ticket)
                 if isinstance(most, str):
@@ -482,7 +489,7 @@ class Models:
             limit = end - trio.current_time()
             with (
                 trio.move_on_at(end) as waited,
-                waiting(f"a place at {attempt.provider}", limit=limit),
+                show_wait(f"a place at {attempt.provider}", limit=limit),
             ):
                 ticket = await breaker.enter()
                 if ticket is not None:
@@ -502,7 +509,7 @@ class Models:
         is_shared = fault.kind in _SHARED
         if is_shared:
             # A response that was cut has begun, which is a success for the breaker.
-            times = max(times, breaker.failed(ticket, self._add_time(fault)))
+            times = max(times, breaker.note_failure(ticket, self._add_time(fault)))
         now = trio.current_time()
         pause = retry_in(fault, times, self._jitter())
         again = None if pause is None or now + pause > attempt.end(fault) else now + pause
@@ -529,7 +536,7 @@ class Models:
         prompt = rough(ask.prompt, ask.messages, "").input
         end = attempt.end(ALL_TAKEN)
         limit = end - trio.current_time()
-        with trio.move_on_at(end), waiting("what other calls leave of a limit", limit=limit):
+        with trio.move_on_at(end), show_wait("what other calls leave of a limit", limit=limit):
             return await self._book.reserve(ticket, attempt.caller, attempt.model, prompt, wanted)
         return "Other calls under way may use up a limit: try again when they are done."
 
@@ -541,13 +548,13 @@ class Models:
         def show(shown: Shown) -> None:
             nonlocal streamed
             if streamed is None:
-                breaker.succeeded()
+                breaker.note_success()
             streamed = shown if isinstance(shown, str) else shown.text
             if shown:
                 attempt.show(shown)
 
         files: Mapping[str, str] = {}
-        if self._look is not None and any(map(seen, ask.messages)):
+        if self._look is not None and any(map(get_visible_files, ask.messages)):
             files = await self._look(ask.messages)
         request = ModelRequest(
             model=model,
@@ -559,11 +566,11 @@ class Models:
         )
         try:
             what = f"a response of {attempt.model}"
-            with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
+            with trio.move_on_at(ask.until), show_wait(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, show)
-                breaker.succeeded()
+                breaker.note_success()
                 report_done(name)
-                cost = self._book.owe(attempt.caller, attempt.model, completion.usage).usd
+                cost = self._book.record(attempt.caller, attempt.model, completion.usage).usd
                 used = completion.usage
                 tokens = {"input": used.input, "output": used.output, "cached": used.cache_read}
                 attempt.log(success=True, **tokens, cost=cost, stop=completion.stop)
@@ -576,20 +583,20 @@ class Models:
         except (ModelFailure, trio.Cancelled):
             if streamed is not None:  # it has begun, so it is billed
                 guess = rough(ask.prompt, ask.messages, streamed)
-                self._book.owe(attempt.caller, attempt.model, guess)
+                self._book.record(attempt.caller, attempt.model, guess)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
-                    await self._book.settle()
+                    await self._book.write()
             raise
 
     async def _make_vectors(self, ask: Embed) -> None:
         """Answer *ask*, even if it was abandoned: it is billed in any case."""
         ask.reply.set(await self._embed(ask.texts))
-        await self._book.settle()
+        await self._book.write()
 
     async def _embed(self, texts: tuple[str, ...]) -> Embeddings | EmbeddingFailed:
         if self._embedder is None:
             return EmbeddingFailed("no model is configured that makes vectors")
-        if not await self._book.settle():
+        if not await self._book.write():
             return EmbeddingFailed(NO_ROOM)
         if (why := self._book.limit_reached(NOBODY)) is not None:
             return EmbeddingFailed(f"{why} Notes are found by words alone meanwhile.")
@@ -598,5 +605,5 @@ class Models:
         except EmbeddingFailed as error:
             return error
         usage = Usage(input=made.tokens or sum(map(estimate, texts)), estimated=not made.tokens)
-        self._book.owe(NOBODY, self._embedder.model, usage)
+        self._book.record(NOBODY, self._embedder.model, usage)
         return made

@@ -20,7 +20,7 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    seen,
+    get_visible_files,
 )
 from elwood.agent.models.client import (
     PICTURES,
@@ -114,7 +114,7 @@ def _messages(
     for message in messages:
         match message:
             case Human(text) | Notice(text):
-                texts += map(shown, seen(message))
+                texts += map(shown, get_visible_files(message))
                 if text.strip():
                     texts.append({"type": "text", "text": clean(text)})
             case Results():
@@ -276,7 +276,7 @@ class MessageStream(ResponseStream):
         usage = self._count() if self._is_counted else None
         if usage is None:  # the usage in `message_start` is not final
             usage = self.guess_usage(msgspec.json.encode(native).decode())
-        return self.completed(blocks, native, stop, usage, detail)
+        return self.build_completion(blocks, native, stop, usage, detail)
 
     def _close(self, opened: _Open, native: list[Any], blocks: list[Block]) -> None:
         block, kind = opened.block, opened.block.get("type")

@@ -64,7 +64,7 @@ def check_models(config: Config) -> Iterator[Finding]:
 def find_doubts(config: Config, today: str) -> Iterator[Finding]:
     """Find known problems of the models in use on the ISO date *today*."""
     for model in models_in_use(config):
-        base = config.of(Providers).by_name[split_name(model)[0]].base_url
+        base = config.get(Providers).by_name[split_name(model)[0]].base_url
         if (doubt := find_doubt(model, base, today)) is not None:
             yield Finding("problem" if doubt.is_over else "warning", "models", *doubt[:2])
 
@@ -72,7 +72,7 @@ def find_doubts(config: Config, today: str) -> Iterator[Finding]:
 def credentials(config: Config) -> Iterator[Finding]:
     """Find missing keys of the providers in use."""
     for name in dict.fromkeys(split_name(model)[0] for model in models_in_use(config)):
-        provider = config.of(Providers).by_name[name]
+        provider = config.get(Providers).by_name[name]
         is_local = urlsplit(provider.base_url).hostname in LOOPBACK
         if provider.key is not None:
             yield Finding("ok", "credentials", f"{name}-key is there")
@@ -83,12 +83,12 @@ def credentials(config: Config) -> Iterator[Finding]:
 
 def prices(config: Config) -> Iterator[Finding]:
     """Find limits in dollars that cannot be kept, because the price of a model is unknown."""
-    limits, models = config.of(Limits), models_in_use(config)
+    limits, models = config.get(Limits), models_in_use(config)
     for scope in ("session", "day", "month"):
         if is_written(limits, f"{scope}_usd"):
-            yield from unpriced(config, models, f"limits.{scope}_usd refuses")
+            yield from check_prices(config, models, f"limits.{scope}_usd refuses")
     if is_written(limits, "job_usd") and not is_written(limits, "job_tokens"):
-        yield from unpriced(config, models, "limits.job_usd does not count")
+        yield from check_prices(config, models, "limits.job_usd does not count")
 
 
 def is_written(settings: object, name: str) -> bool:
@@ -96,16 +96,16 @@ def is_written(settings: object, name: str) -> bool:
     return bool(getattr(settings, name) != getattr(type(settings)(), name))
 
 
-def unpriced(config: Config, models: Iterable[str], limit: str) -> Iterator[Finding]:
+def check_prices(config: Config, models: Iterable[str], limit: str) -> Iterator[Finding]:
     """Report the effect of a *limit* in dollars on those of *models* whose price is unknown."""
-    own = config.of(ModelSettings).prices
+    own = config.get(ModelSettings).prices
     if unknown := [model for model in models if price_of(model, own) is None]:
         what = f"{limit} {', '.join(unknown)}: the price is not known"
         yield Finding("warning", "limits", what, "write it into models.prices")
 
 
 async def _check_provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:
-    settings = context.config.of(Providers).by_name[name]
+    settings = context.config.get(Providers).by_name[name]
     provider = make_provider(name, settings, client=context.client, new_id=str)
     if not isinstance(provider, HttpProvider):
         return []
@@ -183,7 +183,7 @@ def set_up(config: Config) -> Answers:
     """Ask for the model, and test it with one small request."""
     print("\nThe model that thinks: anthropic, openai, openrouter, ollama (on this machine),")
     print("offline (none: eight fixed commands), or the address of a service like OpenAI's.")
-    services, answers = config.of(Providers).by_name, Answers()
+    services, answers = config.get(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
     name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+")
     if name == "offline":

@@ -23,8 +23,8 @@ from elwood.agent.conversation.message import (
     Stop,
     ToolCall,
     Usage,
+    get_visible_files,
     rough,
-    seen,
 )
 from elwood.agent.models.routing import FailureKind, Fault
 from elwood.agent.models.settings import Effort, ProviderSettings, key_remedy, lacks_key
@@ -90,7 +90,7 @@ def look_at(root: Root, messages: Iterable[Message]) -> dict[str, str]:
     Missing or changed files are left out, so that a repeated request is unchanged or says so.
     """
     found = {}
-    for file in {file for message in messages for file in seen(message)}:
+    for file in {file for message in messages for file in get_visible_files(message)}:
         with suppress(PathRefused, Unconfined):
             data = root.read(file.path, file.size + 1)
             if hashlib.sha256(data).hexdigest() == file.sha256:
@@ -198,7 +198,7 @@ class HttpProvider(ABC):
                 async for chunk in answer:
                     for event in parser.feed(chunk):
                         stream.take(event)
-                    stream.tell(show)
+                    stream.report_progress(show)
                     if stream.is_done:
                         break
                 # Errors here do not matter: the response is complete.
@@ -338,7 +338,7 @@ class ResponseStream(ABC):
                 "server", "an event of the stream is not readable"
             ) from error
 
-    def tell(self, show: Callable[[Shown], None]) -> None:
+    def report_progress(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.
 
         Thoughts are shown as long as there is no text.  The display repairs split characters: here
@@ -359,7 +359,7 @@ class ResponseStream(ABC):
             self._thought = len(thought)
             show(Thought(thought))
 
-    def completed(
+    def build_completion(
         self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
     ) -> Completion:
         """Build the completion from the received parts.  Raises ModelFailure on contradictions."""

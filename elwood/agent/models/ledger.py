@@ -74,7 +74,7 @@ class Tally(msgspec.Struct, frozen=True):
     unpriced: int = 0
     estimated: bool = False
 
-    def plus(self, entry: Charged) -> "Tally":
+    def add(self, entry: Charged) -> "Tally":
         tokens = entry.input + entry.output + entry.cache_read // 10 + entry.cache_write
         return Tally(
             self.tokens + tokens,
@@ -126,7 +126,7 @@ class Ledger(msgspec.Struct):
 
 def _add(tallies: dict[str, Tally], key: str, entry: Charged, most: int) -> None:
     """Count *entry*; if there are more than *most*, remove the least recently used one."""
-    _keep(tallies, key, tallies.pop(key, Tally()).plus(entry), most)
+    _keep(tallies, key, tallies.pop(key, Tally()).add(entry), most)
 
 
 def _keep(values: dict[str, V], key: str, value: V, most: int) -> None:

@@ -78,7 +78,7 @@ def affordable(
         tally = ledger.tally(account)
         for entry in held:
             if account in accounts(entry.session, entry.day, entry.job):
-                tally = tally.plus(entry)
+                tally = tally.add(entry)
         for unit, bound in bounds:
             limit = _limit(account, unit, bound)
             way_out = _way_out(account, unit, caller.budget, zone)
@@ -125,7 +125,7 @@ before that, raise limits.month_tokens in config.toml. /budget shows where it we
     budgets: dict[Account, Budget | None] = {}
     for entry, budget in calls:
         for account in accounts(entry.session, entry.day, entry.job):
-            added[account] = added.get(account, ledger.tally(account)).plus(entry)
+            added[account] = added.get(account, ledger.tally(account)).add(entry)
             budgets[account] = budget
     texts = []
     for account, tally in added.items():

@@ -8,7 +8,7 @@ from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.run import Budget
 from elwood.agent.models.client import EmbeddingFailed, Shown
 from elwood.agent.models.ledger import Spent
-from elwood.foundation.log import bound
+from elwood.foundation.log import get_bound
 from elwood.foundation.runtime import ActorUnavailable, Request
 
 # Seconds before a deadline (at most a tenth of the time) at which the models actor itself ends a
@@ -68,7 +68,7 @@ class Complete(Request[Completed], frozen=True, kw_only=True):
     job: str = ""
     budget: Budget | None = None
     # Fields for log lines.
-    cause: tuple[tuple[str, str], ...] = msgspec.field(default_factory=bound)
+    cause: tuple[tuple[str, str], ...] = msgspec.field(default_factory=get_bound)
 
 
 async def ask_model(

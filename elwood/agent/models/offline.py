@@ -30,7 +30,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.client import ModelRequest, Shown
 from elwood.foundation.text.characters import well_formed
-from elwood.foundation.text.lines import code, cut, fenced, in_quotes
+from elwood.foundation.text.lines import code, fence, in_quotes, shorten
 from elwood.foundation.text.words import slug
 
 OPENLY = "I am Elwood's offline model. I know eight commands; I am not a language model."
@@ -131,7 +131,7 @@ def understand(line: str) -> OfflineCommand | Literal["help"] | None:
                     about = found["remind"]
                     minutes = int(found["count"]) * _MINUTES[found["unit"].lower()]
                     given = {"title": about[:60].strip(), "in_minutes": minutes, "remind": about}
-            about = code(cut(about, MAX_NAMED)) if about else "your workspace"
+            about = code(shorten(about, MAX_NAMED)) if about else "your workspace"
             return OfflineCommand(tool, msgspec.json.encode(given).decode(), about)
     return None
 
@@ -179,7 +179,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
     for command, group in groupby(_lines(now), understand):
         lines = list(group)
         if command is None:
-            quoted = in_quotes(cut(" ".join(lines), MAX_NAMED))
+            quoted = in_quotes(shorten(" ".join(lines), MAX_NAMED))
             parts.append(f"I do not understand {quoted}. {OPENLY} Try:\n\n{_help(tools)}")
             continue
         for _ in lines:
@@ -188,7 +188,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
             elif command.tool not in tools:
                 parts.append(f"I do not have the tool `{command.tool}`, so I cannot do that.")
             elif found := results.get((command.tool, command.arguments)):
-                parts.append(tell(command, found.pop(0)))
+                parts.append(format_result(command, found.pop(0)))
             else:
                 wanted.append(command)
     if not parts and not wanted:  # usually the result of a call that had waited
@@ -200,7 +200,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
     return wanted, "\n\n".join(parts)
 
 
-def tell(command: OfflineCommand, result: Result) -> str:
+def format_result(command: OfflineCommand, result: Result) -> str:
     """Format the result of a call, and whose words it contains."""
     _, _, failure, success = _RULES[command.tool]
     head, _, rest = result.text.partition("\n")
@@ -220,9 +220,9 @@ def tell(command: OfflineCommand, result: Result) -> str:
 def _excerpt(text: str) -> str:
     whole = text.rstrip("\n")
     if len(whole) <= MAX_SHOWN:
-        return fenced(whole)
+        return fence(whole)
     more = f"These are the first {MAX_SHOWN} of {len(whole)} characters."
-    return f"{fenced(whole[:MAX_SHOWN])}\n\n{more}"
+    return f"{fence(whole[:MAX_SHOWN])}\n\n{more}"
 
 
 def _find_unanswered(messages: Sequence[Message]) -> int:

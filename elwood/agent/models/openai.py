@@ -20,7 +20,7 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    seen,
+    get_visible_files,
 )
 from elwood.agent.models.client import (
     PICTURES,
@@ -149,7 +149,9 @@ class OpenAI(HttpProvider):
                     if text.strip():
                         sent[-1]["content"] += _notice(clean(text))
                 case Human(text) | Notice(text):
-                    parts.extend(self._format_file(request, file) for file in seen(message))
+                    parts.extend(
+                        self._format_file(request, file) for file in get_visible_files(message)
+                    )
                     if text.strip():
                         parts.append({"type": "text", "text": clean(text)})
                 case Results():
@@ -356,7 +358,7 @@ class ChatStream(ResponseStream):
         blocks: list[Block] = [Text(text)] if text.strip() else []
         native = self._native(text, reasoning, calls)
         usage = self._count(text + reasoning, calls)
-        return self.completed([*blocks, *calls], native, stop, usage, detail)
+        return self.build_completion([*blocks, *calls], native, stop, usage, detail)
 
     def _build_call(self, call: _Call) -> ToolCall:
         fresh = call.id if call.id and call.id not in self._taken else self._new_id()

@@ -61,7 +61,7 @@ def _check_models(loaded: Loaded) -> Iterator[Complaint]:
         yield (*roles, name), "there is no such role", f"there are {', '.join(ROLES)}"
     known = sorted(loaded.names["providers"])
     named = [(w, value) for w, key, value in loaded.values if key.check in (is_model, is_role)]
-    prices = loaded.config.of(ModelSettings).prices
+    prices = loaded.config.get(ModelSettings).prices
     for where, value in (*named, *((("models", "prices", model), f"{model}/") for model in prices)):
         provider, slash, _ = str(value).partition("/")
         if not slash or provider in known:
@@ -194,7 +194,7 @@ class ModelSettings:
 
 def models_in_use(config: Config) -> tuple[str, ...]:
     """Return every model that a setting names, by itself or by a role."""
-    models = config.of(ModelSettings)
+    models = config.get(ModelSettings)
     others = (value for value in config.values.values() if value is not models)
     roles = (*ROLES, *(role for value in others for role in _roles(value)))
     return tuple(dict.fromkeys(model for role in roles for model in models.role(role).models))
@@ -244,8 +244,8 @@ class ProviderSettings:
 
 def can_think(config: Config, role: str) -> bool:
     """Return True if *role* has a real model, not the offline model."""
-    provider = config.of(ModelSettings).role(role).model.partition("/")[0]
-    settings = config.of(Providers).by_name.get(provider)
+    provider = config.get(ModelSettings).role(role).model.partition("/")[0]
+    settings = config.get(Providers).by_name.get(provider)
     return settings is not None and settings.api != "offline"
 
 

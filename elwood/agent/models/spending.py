@@ -89,7 +89,7 @@ def in_table(spent: Spent, limits: Limits, days: Row, room: int | None) -> list[
     return lines + (table(("",), noted, room) if noted else [])
 
 
-def course(entries: Iterable[Charged], today: str, count: int) -> str:
+def draw_days(entries: Iterable[Charged], today: str, count: int) -> str:
     """Draw the spending of the *count* days up to *today*: dollars, or tokens if all are free.
 
     >>> spent = [Charged("s", "a/m", "2026-12-01", 9), Charged("s", "a/m", "2026-11-29", 5)]
@@ -100,7 +100,7 @@ def course(entries: Iterable[Charged], today: str, count: int) -> str:
     days = {str(last - timedelta(days=ago)): Tally() for ago in range(count - 1, -1, -1)}
     for entry in entries:
         if entry.day in days:
-            days[entry.day] = days[entry.day].plus(entry)
+            days[entry.day] = days[entry.day].add(entry)
     usd = [day.usd for day in days.values()]
     return spark(usd if any(usd) else [day.tokens for day in days.values()])
 

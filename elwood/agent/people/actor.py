@@ -95,7 +95,7 @@ class Pairing:
                 is_known = principal in self._people.known
                 message.reply.set(not is_known or await self._record(AccessEnded(principal)))
             case ListPeople():
-                message.reply.set(self._people.listed(self._channels.is_group))
+                message.reply.set(self._people.list_people(self._channels.is_group))
             case RemovedPeople():
                 message.reply.set(frozenset(self._people.removed))
             case MoveGroup(old=old, new=new):
@@ -132,7 +132,7 @@ class Pairing:
 
     def find_person(self, who: str) -> KnownPerson | CommandResult:
         """Return the person with the principal or the unique name *who*."""
-        listed = self._people.listed(self._channels.is_group)
+        listed = self._people.list_people(self._channels.is_group)
         found = [one for one in listed if who in (one.principal, one.name)]
         if len(found) != 1:
             return NAMESAKES if found else NOBODY
@@ -174,7 +174,7 @@ class Pairing:
 
         Other requests have valid codes without a question.
         """
-        if not self._channels.places:  # `elwood pair` remains
+        if not self._channels.rank_owner_routes:  # `elwood pair` remains
             return
         count = Counter(one.is_group for one in self._asked.values())
         for one in reversed(self._people.open(self._environment.now())):

@@ -181,7 +181,7 @@ class People(msgspec.Struct):
             return None
         return "guest" if principal in self.guests else "member"
 
-    def listed(self, is_group: Callable[[str], bool]) -> tuple[KnownPerson, ...]:
+    def list_people(self, is_group: Callable[[str], bool]) -> tuple[KnownPerson, ...]:
         """Return everyone with access, the newest last."""
         return tuple(
             KnownPerson(

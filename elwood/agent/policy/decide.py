@@ -31,7 +31,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.media.store import display_name
 from elwood.agent.policy.settings import Word
 from elwood.foundation.text.characters import escape_invisible
-from elwood.foundation.text.lines import cut
+from elwood.foundation.text.lines import shorten
 
 # Increment it with every change of the decisions: open questions are then asked again (AP-26).
 VERSION = 3
@@ -319,4 +319,4 @@ def name_source(origin: str, limit: int) -> str:
 
 def _shorten_name(name: str, limit: int = MAX_NAME) -> str:
     # Strangers choose these names.
-    return escape_invisible(cut(name, limit)).replace("\n", "")
+    return escape_invisible(shorten(name, limit)).replace("\n", "")

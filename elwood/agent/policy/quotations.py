@@ -50,7 +50,7 @@ class OutgoingText:
         self.runs = frozenset(run for text in found for run in _runs(text))
         self._keys = {run[at : at + KEY] for run in self.runs for at in range(STEP)}
 
-    def shared_with(self, known: str) -> set[str]:
+    def find_shared_runs(self, known: str) -> set[str]:
         """Return the runs that are also in *known*.
 
         Case, accents, blanks, the width of letters and invisible characters are ignored.

@@ -48,7 +48,7 @@ from elwood.foundation.runtime import (
     clear_error,
     report_error,
     run_pool,
-    waiting,
+    show_wait,
 )
 from elwood.foundation.secrets.redaction import Credential, Masked, screen
 from elwood.foundation.storage.disk import DiskFull
@@ -101,7 +101,7 @@ class SessionActor:
         self._commands = commands
         self._extensions = extensions
         self._messenger = messenger
-        self._settings = core.config.of(SessionSettings)
+        self._settings = core.config.get(SessionSettings)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Run until idle for long enough, or stopped."""
@@ -156,7 +156,7 @@ class SessionActor:
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw
-        zone, at = self._core.clock.zone, self._core.channels.at
+        zone, at = self._core.clock.zone, self._core.channels.get_by_route
         await close_old_work(self._log, self._core.admission.restored, zone, at, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
@@ -170,7 +170,7 @@ class SessionActor:
                 if is_stop(received):
                     cut_off.append(received)
                     continue
-                if self._commands.stops(received):
+                if self._commands.interrupts(received):
                     self._runner.stop(None)
                 left.append(received)
             if cut_off:
@@ -179,7 +179,7 @@ class SessionActor:
                 nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
             if self._log.state.pending:
-                nursery.start_soon(self._runner.decided, nursery)
+                nursery.start_soon(self._runner.apply_decisions, nursery)
             while await self._take_next(mailbox, nursery):
                 pass
             # Stopped: running work may finish within the grace of the supervisor, except a long
@@ -192,7 +192,7 @@ class SessionActor:
             nursery.cancel_scope.cancel()
         await self._runner.suspend_turn()
         for extension in self._extensions:
-            await extension.settle()
+            await extension.finish_previous_turn()
         state, is_behind = self._log.state, any(one.is_behind for one in self._extensions)
         if state.is_idle and not state.pending and not is_behind:
             await self._core.live.unmark(self._log.id)  # nothing to be woken for
@@ -202,7 +202,7 @@ class SessionActor:
         message: SessionsMail | None = None
         with (
             trio.move_on_after(self._settings.idle) as wait,
-            self._core.live.awaiting(self._log.id, wait, self._settings.in_memory),
+            self._core.live.register_waiting(self._log.id, wait, self._settings.in_memory),
         ):
             try:
                 message = await mailbox.receive()
@@ -219,7 +219,7 @@ class SessionActor:
             case Interrupt():
                 self._runner.stop(None)
             case Decided():
-                nursery.start_soon(self._runner.decided, nursery)
+                nursery.start_soon(self._runner.apply_decisions, nursery)
             case None:
                 await self._archive_if_due()
                 return not self._log.state.is_idle
@@ -229,7 +229,7 @@ class SessionActor:
         """Refuse all messages, with the reason, until a person has repaired the log (CP-34)."""
         log.error("session refuses work", extra={"why": str(damage)})
         refused = Refused(f"I cannot read the log of this conversation. {damage}")
-        with waiting(f"a person to repair the log: {damage}", limit=ALARM):
+        with show_wait(f"a person to repair the log: {damage}", limit=ALARM):
             while await self._answer_all(mailbox, refused, self._settings.idle):
                 try:
                     await self._log.open()
@@ -272,7 +272,7 @@ class SessionActor:
             inbound.edits,
             inbound.untrusted or not who.owner,
             inbound.bounds,
-            tuple(map(self._redacted, inbound.files)),
+            tuple(map(self._redact_file, inbound.files)),
             who.member and not inbound.untrusted,
             "" if inbound.route.private or inbound.bounds else who.speaker,
             self._core.redactor(well_formed(inbound.heard)),
@@ -282,7 +282,7 @@ class SessionActor:
         if state.is_as_before(received):
             return Taken()
         await self._archive_if_due()
-        if self._stops(inbound):
+        if self._is_stop(inbound):
             received = msgspec.structs.replace(received, text="/stop")
         waiting = max(len(state.waiting), len(state.undelivered))
         most = MAX_WAITING
@@ -308,7 +308,7 @@ class SessionActor:
             route = self._delivery.route(received)
             said = _answer_entry(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
-        begun = None if is_command(received) else self._runner.beginning(received)
+        begun = None if is_command(received) else self._runner.build_start(received)
         # If there is no other work, the start of its turn is in the same line, which saves a write.
         entries = (received, begun) if begun else (received,)
         if is_command(received):
@@ -319,29 +319,29 @@ class SessionActor:
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.bounds is None and received.route.private:
-            self._core.channels.hear(received.route)
+            self._core.channels.note_owner_route(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         elif received.bounds is None:
-            self._messenger.answered(received.route, typed=received.message is not None)
+            self._messenger.remove_buttons(received.route, typed=received.message is not None)
         return taken
 
     def _go_on(self, received: Received, begun: TurnStarted | None, nursery: trio.Nursery) -> None:
         if self._runner.is_working:
-            self._delivery.seen(received)
-        self._runner.arrived()
+            self._delivery.mark_seen(received)
+        self._runner.notify_arrival()
         self._runner.work(nursery, begun)
 
-    def _stops(self, inbound: Inbound) -> bool:
+    def _is_stop(self, inbound: Inbound) -> bool:
         """Return True if plain words stop the turn; not if a button typed them, or if forwarded."""
         is_pressed = inbound.quote and inbound.message is None
         if is_pressed or inbound.untrusted or inbound.bounds is not None:
             return False
         is_busy = self._log.state.turn is not None or self._log.state.waiting
-        languages = self._core.config.of(Owner).languages
+        languages = self._core.config.get(Owner).languages
         return bool(is_busy) and says_stop(inbound.text, languages)
 
-    def _redacted(self, file: ReceivedFile) -> ReceivedFile:
+    def _redact_file(self, file: ReceivedFile) -> ReceivedFile:
         return msgspec.structs.replace(file, text=self._core.redactor(well_formed(file.text)))
 
     async def _stop_run(self, wanted: StopRun) -> None:
@@ -393,7 +393,7 @@ class Sessions:
         live: Sequence[dict[str, Tool]] = (),
         dry_run: bool = False,
     ) -> None:
-        turn = core.config.of(TurnSettings)
+        turn = core.config.get(TurnSettings)
         self._core = core
         self._shared = extensions
         self._known = SlashCommands(extensions.commands)
@@ -443,7 +443,7 @@ class Sessions:
         approvals = ApprovalClient(
             log_,
             core.approvals,
-            core.config.of(ApprovalSettings),
+            core.config.get(ApprovalSettings),
             self._toolset.version,
             core.clock.now,
         )
@@ -466,7 +466,9 @@ class Sessions:
 
     async def _wake(self, wakes: Callable[[str], bool]) -> list[str]:
         serves = self._core.channels.serves
-        return [name for name in await self._core.live.marked() if wakes(name) and serves(name)]
+        return [
+            name for name in await self._core.live.list_marked() if wakes(name) and serves(name)
+        ]
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

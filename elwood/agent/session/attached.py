@@ -29,7 +29,7 @@ from elwood.agent.session.reading.records import History
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import JournalDamaged, entries_of
-from elwood.foundation.text.lines import cut, one_line
+from elwood.foundation.text.lines import one_line, shorten
 from elwood.foundation.text.markdown import native
 from elwood.foundation.text.splitting import with_footer
 
@@ -109,10 +109,10 @@ class SessionClients:
             asked = ListApprovals(by=self._owner.id, route=self._route_of(client.session))
             self._core.approvals.offer(asked)
         while True:
-            self._look(view)
+            self._send_changes(view)
             await self._core.live.wait_change()
 
-    def _look(self, view: _View) -> None:
+    def _send_changes(self, view: _View) -> None:
         """Send the client the changes since the last call."""
         client = view.client
         state = self._core.live.states.get(client.session) or Session()
@@ -130,7 +130,7 @@ class SessionClients:
                     client.give(_answer_frame(reply))
             for id_, words in said.items():
                 if id_ not in view.known:
-                    text = cut(self._core.redactor(words), MAX_SHOWN)
+                    text = shorten(self._core.redactor(words), MAX_SHOWN)
                     client.give(frames.Message(id=id_, text=text, markdown=text, is_said=True))
             has_box = client.mode == "talk" and turn and turn.route.channel == self._name
             is_asked = turn and turn.asking and not has_box
@@ -142,7 +142,7 @@ class SessionClients:
             waiting=len(waiting),
             failed=state.failed,
             asks=len(state.pending),
-            model=state.model or self._core.config.of(ModelSettings).role("default").model,
+            model=state.model or self._core.config.get(ModelSettings).role("default").model,
         )
         if now != view.state:
             view.state = now
@@ -155,7 +155,7 @@ class SessionClients:
             channel = received.route.channel
             who = "you" if channel == self._name else f"you ({channel})"
         who = who if run is None else f"the task {run.owner}"
-        return frames.HeardElsewhere(who=who, text=cut(received.text, MAX_SHOWN), is_old=is_old)
+        return frames.HeardElsewhere(who=who, text=shorten(received.text, MAX_SHOWN), is_old=is_old)
 
     def _read_last_exchanges(self, session: str) -> tuple[list[frames.ToClient], set[str]]:
         """Return the last exchanges of *session* and their keys.  Blocks."""
@@ -180,7 +180,7 @@ class SessionClients:
         self.has_stopped |= bool(self._stop) and said.text == "/stop" and not why
         view.client.give(frames.Took(said.id, why))
         view.state = None  # sent again after this, even if the work is done by now
-        self._look(view)
+        self._send_changes(view)
 
     async def _send_to_session(self, view: _View, said: frames.SaidHere) -> str:
         """Send a message to the session; return why it was refused, or ""."""
@@ -244,7 +244,7 @@ def _texts_before_calls(state: Session) -> dict[str, str]:
 
 
 def _answer_frame(replied: Replied, *, is_old: bool = False) -> frames.Message:
-    text = cut(replied.text, MAX_SHOWN)
+    text = shorten(replied.text, MAX_SHOWN)
     return frames.Message(
         id=_key(replied),
         text=readable(with_footer(text, replied.footer)),

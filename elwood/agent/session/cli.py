@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from elwood.foundation.command_line import CliCommand, count, imported, json_switch
+from elwood.foundation.command_line import CliCommand, count, import_lazily, json_switch
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -60,13 +60,13 @@ COMMANDS = (
     CliCommand(
         "receipts",
         "Show the calls of tools, or verify the records.",
-        imported(READING, "receipts"),
+        import_lazily(READING, "receipts"),
         _of_receipts,
         within=(
             CliCommand(
                 "verify",
                 "Check that no record was edited, moved or removed.",
-                imported(VERIFY, "verify"),
+                import_lazily(VERIFY, "verify"),
                 _of_verify,
                 needs=lambda given: "nothing" if given.paths else "settings",
             ),
@@ -75,7 +75,7 @@ COMMANDS = (
     CliCommand(
         "budget",
         "Show the cost of models, and the limits.",
-        imported(READING, "budget"),
+        import_lazily(READING, "budget"),
         json_switch,
     ),
     CliCommand(
@@ -85,19 +85,19 @@ COMMANDS = (
             CliCommand(
                 "list",
                 "List the stored conversations.",
-                imported(READING, "list_sessions"),
+                import_lazily(READING, "list_sessions"),
                 json_switch,
             ),
             CliCommand(
                 "show",
                 "List the turns of a conversation, or show one turn.",
-                imported(READING, "show"),
+                import_lazily(READING, "show"),
                 _of_show,
             ),
             CliCommand(
                 "export",
                 "Export a conversation to a file.",
-                imported(READING, "export"),
+                import_lazily(READING, "export"),
                 _of_export,
                 needs="secrets",
             ),

@@ -16,7 +16,7 @@ from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.admission import Admission
-from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals, look
+from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals, inspect_actors
 from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.own_config import OwnConfig
@@ -66,7 +66,7 @@ class Core:
 
     @property
     def paths(self) -> Paths:
-        return self.config.of(Paths)
+        return self.config.get(Paths)
 
     @property
     def tell_owner(self) -> TellOwner:
@@ -79,7 +79,7 @@ class Core:
 
 
 def inspect(core: Core) -> Inspection:
-    python, seen = platform.python_version(), core.live.seen()
+    python, seen = platform.python_version(), core.live.list_busy()
     process = ProcessSeen(__version__, core.started, os.getpid(), python, seen)
-    seen_now = look(core.table, process, core.redactor)
+    seen_now = inspect_actors(core.table, process, core.redactor)
     return msgspec.structs.replace(seen_now, vitals=core.vitals)

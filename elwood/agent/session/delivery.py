@@ -25,7 +25,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.inbound import typing
+from elwood.agent.conversation.inbound import encode_command
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.client import Thought
 from elwood.agent.models.messages import Delayed, Progress
@@ -34,10 +34,10 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import waiting
+from elwood.foundation.runtime import show_wait
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.characters import well_formed
-from elwood.foundation.text.lines import cut, duration, one_line
+from elwood.foundation.text.lines import duration, one_line, shorten
 from elwood.foundation.text.markdown import Rich, native, to_entities
 from elwood.foundation.text.splitting import split, with_footer
 
@@ -105,7 +105,7 @@ class Delivery:
         owner = self._channels.owner_routes() if follows else ()
         return next(iter(owner), answered.route)
 
-    def seen(self, received: Received) -> None:
+    def mark_seen(self, received: Received) -> None:
         """Mark a message that waits for a turn as seen."""
         outbox = self._channels.outboxes.get(received.route.channel)
         if outbox is not None and received.message is not None:
@@ -133,7 +133,7 @@ class Delivery:
         while undelivered := self._next(place):
             what = f"delivery of {undelivered.replied.reply}"
             cause = bind(message=undelivered.message, turn=undelivered.replied.turn)
-            with cause, waiting(what, limit=STUCK_AFTER):
+            with cause, show_wait(what, limit=STUCK_AFTER):
                 await self._deliver(undelivered)
         busy.discard(place)
 
@@ -144,15 +144,15 @@ class Delivery:
     async def _deliver(self, undelivered: Undelivered) -> None:
         replied = undelivered.replied
         markdown = ""
-        channel = self._channels.at(replied.route)
+        channel = self._channels.get_by_route(replied.route)
         if channel.markdown and not undelivered.posted:
             hide = not replied.untrusted
             markdown = native(replied.text, replied.footer, hide_targets=hide)
         made = partial(_split_reply, replied, channel, bool(markdown))
         pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
-            *(Button(text, typing(number)) for number, text in enumerate(replied.buttons)),
-            *(Button(text, typing(command)) for text, command in replied.pages.items()),
+            *(Button(text, encode_command(number)) for number, text in enumerate(replied.buttons)),
+            *(Button(text, encode_command(command)) for text, command in replied.pages.items()),
         )
         for number, (piece, files) in enumerate(pieces):
             if number in undelivered.posted:
@@ -212,7 +212,7 @@ class Delivery:
         await TellOwner(self._channels.outboxes, elsewhere, self._redactor)(
             f"I can no longer send messages to {place}: {why}. I could not post the answer below. "
             f"To see later ones, use `elwood session show {self._log.id}` in a terminal.\n\n"
-            f"{cut(replied.text, LOST)}"
+            f"{shorten(replied.text, LOST)}"
         )
 
 
@@ -332,12 +332,12 @@ class Showing:
             route=self._route,
             draft=self._draft,
             unredacted=text,
-            redact=self._redacted_end,
+            redact=self._redact_end,
             is_thought=True,
         )
         self._offer(draft)
 
-    def said(self, text: str) -> None:
+    def show_response(self, text: str) -> None:
         """Show the whole *text* of a response with calls; later text is shown below it."""
         is_long = len(text) > 2 * DRAFT
         redact = self._redactor.partial if is_long else self._redactor
@@ -353,7 +353,7 @@ class Showing:
         before = f"{self._before}{whole}\n\n"
         self._before = before if len(before) <= MAX_BEFORE else ""
 
-    def _redacted_end(self, text: str) -> str:
+    def _redact_end(self, text: str) -> str:
         """Redact the end of *text*.  A secret that begins before the end is not shown in part."""
         shown = self._redactor.partial(well_formed(text[-2 * DRAFT :]))
         if len(text) > 2 * DRAFT:

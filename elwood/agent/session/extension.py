@@ -41,7 +41,7 @@ class SessionExtension:
         """Whether the conversation must be woken at the next start, for this feature."""
         return False
 
-    def opening(self, inputs: Sequence[Received]) -> Opening | None:
+    def get_opening(self, inputs: Sequence[Received]) -> Opening | None:
         """Return the reader of the text that a turn on *inputs* begins with; None without a text.
 
         The text is read within the turn, and recorded with *inputs*.
@@ -59,11 +59,11 @@ class SessionExtension:
         """Return the text that replaces an unknown slash command; "" if unknown here."""
         return ""
 
-    async def cancelled(self, runs: Runs) -> Runs:
+    async def find_cancelled(self, runs: Runs) -> Runs:
         """Return those of *runs* whose task was cancelled, so that their calls are cancelled."""
         return frozenset()
 
-    async def taken_back(self, gone: TakenBack) -> None:
+    async def remove_turns(self, gone: TakenBack) -> None:
         """Remove the data about *gone*; may be called again."""
 
     @property
@@ -71,11 +71,11 @@ class SessionExtension:
         """The work to do concurrently with the conversation, until cancelled; None for none."""
         return None
 
-    async def settle(self) -> None:
+    async def finish_previous_turn(self) -> None:
         """Finish the work for the previous turn; the next reply waits for it."""
 
 
-def news(
+def build_reminder(
     log: SessionLog, key: str, head: str, text: str, source: str, *, private: bool = False
 ) -> Reminded | None:
     """Build a reminder of *text* that begins with *head*; None if the newest of *key* is the same.

@@ -105,11 +105,11 @@ class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
     vitals: Vitals = msgspec.field(default_factory=Vitals)
 
 
-def look(
+def inspect_actors(
     actor_table: "ActorTable", process: ProcessSeen, redact: Callable[[str], str]
 ) -> Inspection:
     """Read the actor table, with ages instead of times."""
-    now = actor_table.now()
+    now = actor_table.get_time()
 
     def text(raw: str) -> str:
         return redact(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]

@@ -49,7 +49,7 @@ class LiveSessions:
         return self._states
 
     @contextmanager
-    def awaiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
+    def register_waiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
         """Register a session that waits for its next message, during the block.
 
         If more than *most* wait, cancel the waits of the longest inactive ones, unless they have
@@ -76,12 +76,12 @@ class LiveSessions:
         """Wait until the state of any session changes."""
         await self._change.wait()
 
-    def failed(self, id_: str) -> bool:
+    def has_failed(self, id_: str) -> bool:
         """Return True if the newest answer of a session is a failure, or it is gone without one."""
         state = self._states.get(id_)
         return state is None or state.failed
 
-    def seen(self) -> tuple[SessionSeen, ...]:
+    def list_busy(self) -> tuple[SessionSeen, ...]:
         """Return the sessions that have work left."""
         now = self._clock()
         return tuple(
@@ -115,7 +115,7 @@ class LiveSessions:
         """Remove the marker of a session, which then sleeps until the next message."""
         await self._disk.blocking(lambda: self._disk.remove(self._folder / id_))
 
-    async def marked(self) -> Sequence[str]:
+    async def list_marked(self) -> Sequence[str]:
         """Return the sessions to wake, in order."""
         return await self._disk.blocking(self._list)
 

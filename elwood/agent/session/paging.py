@@ -10,7 +10,7 @@ _NUMBER = re.compile("[0-9]{1,4}")
 _END_OF_WORD = re.compile(r"\w\Z")
 
 
-def asked_page(given: str) -> tuple[str, int]:
+def parse_page(given: str) -> tuple[str, int]:
     """Split the arguments of a command into the text before the page, and the page.
 
     >>> asked_page("all page 3"), asked_page("all"), asked_page("page 2")

@@ -42,7 +42,7 @@ class RestoredDamaged(Exception):
     """The note was edited; the backup must be restored again."""
 
 
-def restored(state: Path) -> Restored | None:
+def read_restored(state: Path) -> Restored | None:
     """Return when the state folder *state* was last restored; None if it never was.
 
     Raises OSError, and RestoredDamaged if the note was edited.

@@ -11,7 +11,7 @@ from elwood.agent.conversation.run import is_unattended
 from elwood.agent.session.core import Core
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.anchors import ReleaseAnchors
-from elwood.foundation.storage.journal import closed_before
+from elwood.foundation.storage.journal import list_closed
 
 
 class OldLog(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ async def remove_old(core: Core, now: float, timetable: str) -> int:
     memory, or has work left, keeps its log. The anchors are released first, or the files would be
     reported as missing.
     """
-    state, removed, kept = core.paths.state, 0, core.config.of(SessionSettings)
+    state, removed, kept = core.paths.state, 0, core.config.get(SessionSettings)
     before = now - (kept.keep or inf)
     of_runs = max(before, now - (kept.keep_runs or inf))
 
@@ -54,7 +54,7 @@ def _find(state: Path, since: Callable[[Path], float]) -> Iterator[OldLog]:
     sessions = state / "sessions"
     for journal in sorted((*state.glob("*.jsonl"), *sessions.glob("*.jsonl"))):
         before = since(journal)
-        closed, upto = closed_before(journal, before)
+        closed, upto = list_closed(journal, before)
         whole = journal.parent == sessions and journal.stat().st_mtime < before
         if whole and not (sessions / "open" / journal.stem).exists():
             yield OldLog(journal, (*closed, journal), upto, whole=True)

@@ -28,10 +28,10 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.calls import Plan, SendMessage
-from elwood.agent.conversation.inbound import choice, numbered
+from elwood.agent.conversation.inbound import choice, number_options
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.messages import ListPeople, PeopleMail
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, reaching
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, convert_refusals
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import escape_name, escape_names, one_line
@@ -73,7 +73,7 @@ class Messenger:
         # Questions with buttons; older ones, and those of another process, keep theirs.
         self._open: deque[tuple[Route, str]] = deque(maxlen=100)
 
-    async def place(self, to: str, here: Route) -> Recipient | None:
+    async def find_recipient(self, to: str, here: Route) -> Recipient | None:
         """Return the recipient "here", "owner", or a person by principal; None if there is none.
 
         *here* is where the running turn's answer goes.
@@ -93,7 +93,7 @@ class Messenger:
                 return self._build_recipient(route, f"{known.name or 'somebody'} ({to})")
         return None
 
-    def answered(self, route: Route, *, typed: bool) -> None:
+    def remove_buttons(self, route: Route, *, typed: bool) -> None:
         """Remove the buttons of questions at *route*, unless a press already removed them."""
         for there, message in [*self._open]:
             if there.is_same_chat(route) and there.thread == route.thread:
@@ -123,9 +123,9 @@ class Messenger:
             self._open.append((route, outcome.message))
         return outcome
 
-    def at(self, route: Route) -> Channel:
+    def get_channel(self, route: Route) -> Channel:
         """Return the channel of *route*."""
-        return self._channels.at(route)
+        return self._channels.get_by_route(route)
 
     def _build_recipient(self, route: Route, name: str) -> Recipient:
         whom: Whom = "person" if route.private else "group"
@@ -137,7 +137,7 @@ class Messenger:
         return Recipient(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
 
     def _is_owners(self, route: Route) -> bool:
-        return route.private and any(map(route.is_same_chat, self._channels.places))
+        return route.private and any(map(route.is_same_chat, self._channels.rank_owner_routes))
 
 
 class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):
@@ -222,7 +222,7 @@ class Talk:
         options = [one_line(option, MAX_OPTION) for option in given.options]
         if not all(options) or len(set(options)) < len(options):
             raise ToolFailure("options must be different, and show something; nothing was asked")
-        pieces = self._messenger.at(context.route).render(given.question)
+        pieces = self._messenger.get_channel(context.route).render(given.question)
         buttons = tuple(Button(option, choice(number)) for number, option in enumerate(options))
         for number, piece in enumerate(pieces):
             last = number == len(pieces) - 1
@@ -230,12 +230,12 @@ class Talk:
             outcome = await self._messenger.post(context.route, piece, buttons=under)
             if not isinstance(outcome, Sent):
                 raise _failure(outcome, [f"the question, part {n + 1}" for n in range(number)])
-        listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
+        listed = f" ({number_options(options)})".replace("\n", ", ") if options else ""
         return f"asked{listed}; the answer will come as the next message: end your turn"
 
     async def _prepare(self, given: MessageToSend, context: ToolContext) -> _OutgoingMessage:
         """Resolve the recipient and read the files."""
-        place = await self._messenger.place(given.to, context.route)
+        place = await self._messenger.find_recipient(given.to, context.route)
         if place is None:
             raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
         if not (given.text.strip() or given.files):
@@ -250,7 +250,7 @@ class Talk:
         room = MAX_BYTES
         for path in paths:
             name = escape_name(path)
-            with reaching(path), self._workspace.file(path) as file:
+            with convert_refusals(path), self._workspace.file(path) as file:
                 data = file.read(room + 1)
             room -= len(data)
             if room < 0:
@@ -266,7 +266,9 @@ class Talk:
         draft = await self._prepare(given, context)
         if draft.facts != dict(context.facts):
             raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
-        posts = _posts(self._messenger.at(draft.place.route), given.text, draft.attachments)
+        posts = _posts(
+            self._messenger.get_channel(draft.place.route), given.text, draft.attachments
+        )
         sent: list[str] = []
         messages: list[str] = []
         until = trio.current_time() + PATIENCE

@@ -257,7 +257,7 @@ class ForgettingFailed(Exception):
 
 
 @attrs.frozen
-class LentFolder:
+class MountedRoot:
     """The folder *root* outside the workspace, also accessible at *place* for file tools."""
 
     root: Root
@@ -288,14 +288,14 @@ class WorkspaceFiles:
     def __init__(
         self,
         root: Root,
-        lent: Sequence[LentFolder] = (),
+        lent: Sequence[MountedRoot] = (),
         place: Callable[[Path], str | None] = lambda path: None,
     ) -> None:
         self.root = root
         self._lent = lent
         self._place = place
 
-    def reached(self, path: str, route: Route) -> ReachedPath:
+    def resolve(self, path: str, route: Route) -> ReachedPath:
         """Resolve *path* for a conversation at *route*; blocks.
 
         An absolute path may be as commands see it, or as on the host.  A path outside all roots is
@@ -308,13 +308,13 @@ class WorkspaceFiles:
                     return ReachedPath(root, inner, "" if root is self.root else f"{start}/")
         return ReachedPath(self.root, path)
 
-    def named_mounts(self, command: str, route: Route) -> list[LentFolder]:
+    def find_named_mounts(self, command: str, route: Route) -> list[MountedRoot]:
         """Return the mounts that *command* names, of those that are open at *route*."""
         mounts = [one for one in self._lent if one.place and one.is_open(route)]
         return [one for one in mounts if _is_named(one, command)]
 
     def _starts(self, route: Route) -> Iterator[tuple[str, Root]]:
-        for one in (LentFolder(self.root), *self._lent):
+        for one in (MountedRoot(self.root), *self._lent):
             if not one.is_open(route):
                 continue
             for place in (str(one.root.path), one.place, self._place(one.root.path)):
@@ -322,7 +322,7 @@ class WorkspaceFiles:
                     yield place, one.root
 
 
-def _is_named(mount: LentFolder, command: str) -> bool:
+def _is_named(mount: MountedRoot, command: str) -> bool:
     """Return True if *command* has the path of *mount*, or a path that may mean any mount."""
     parent = re.escape(mount.place.rpartition("/")[0])
     is_any = re.search(rf"{parent}(?![\w-]|/[\w-]+(?![\w*?\[{{$-]))", command) is not None
@@ -330,7 +330,7 @@ def _is_named(mount: LentFolder, command: str) -> bool:
 
 
 @contextmanager
-def reaching(path: str) -> Iterator[None]:
+def convert_refusals(path: str) -> Iterator[None]:
     """Convert refusals of *path* in the block into a ToolFailure for the model."""
     name = escape_name(path) or "the path"
     try:

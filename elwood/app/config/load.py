@@ -31,8 +31,8 @@ from elwood.foundation.settings import (
     Tables,
     Where,
     from_home,
-    keys,
     suggest_name,
+    yield_fields,
 )
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class ConfigErrors(CliFailure):
         self.problems = problems
 
 
-def dotted(where: Where) -> str:
+def format_key(where: Where) -> str:
     """Format *where* as a dotted key.
 
     >>> dotted(("telegram", "owners", 0))
@@ -185,7 +185,7 @@ class _Source:
                 continue
             value = table.pop(old[-1])
             if _find_value(self.written, new) is not None:
-                what = f"is the old name of {dotted(new)}, which is written too"
+                what = f"is the old name of {format_key(new)}, which is written too"
                 report(old, what, "take one of them away")
             elif (where := _set_value(self.written, new, value)) is not None:
                 self.old[where] = old
@@ -360,7 +360,7 @@ class _Loading:
 
     def _rename_hints(self) -> Iterator[tuple[str, str]]:
         for new in self._source.old:
-            name = dotted(new)
+            name = format_key(new)
             if self._source.variable(new) is not None:
                 name = PREFIX + "__".join(map(str, new)).upper()
             yield self._describe_place(new, "has a new name"), f"write {name}"
@@ -390,7 +390,7 @@ class _Loading:
 
     def _describe_place(self, where: Where, what: str) -> str:
         source = self._source.variable(where) or self._path
-        return f"{source}: {dotted(self._source.name(where))}: {what}"
+        return f"{source}: {format_key(self._source.name(where))}: {what}"
 
     def _is_reported(self, where: Where) -> bool:
         return any(there == where for there, _ in self._problems)
@@ -429,7 +429,7 @@ class _Loading:
         if not isinstance(table, dict):
             return
         name = str(where[-1])
-        for field, key in keys(kind):
+        for field, key in yield_fields(kind):
             if not key.credential:
                 continue
             given = table.pop(field.name, None)
@@ -466,7 +466,7 @@ class _Loading:
         overlaid = self._source.variables.get(where)
         self._spent |= expanded | ({overlaid} if overlaid else set())
         if given and not given.startswith("file:") and not expanded and not overlaid:
-            self._inline.append(dotted(where))
+            self._inline.append(format_key(where))
         if "/" in credential or credential.startswith("."):
             return None  # reported as a provider's name
         if self._is_reported(where):
@@ -500,7 +500,7 @@ class _Loading:
         """Build a *kind* from *raw* at *where*; None if it has a problem."""
         if not isinstance(raw, dict):
             in_list = isinstance(where[-1], int)
-            begin = f"[[{dotted(where[:-1])}]]" if in_list else f"[{dotted(where)}]"
+            begin = f"[[{format_key(where[:-1])}]]" if in_list else f"[{format_key(where)}]"
             is_variable = isinstance(raw, _FromVariable)
             remedy = "set its keys one by one" if is_variable else f"begin it with {begin}"
             self._report(where, f"expected a table, found {_describe_value(raw)}", remedy)
@@ -508,7 +508,7 @@ class _Loading:
         before = len(self._problems)
         values: dict[str, object] = {}
         is_sound = True
-        for field, key in keys(kind):
+        for field, key in yield_fields(kind):
             here = (*where, field.name)
             if field.name not in raw:
                 if field.default is attrs.NOTHING:
@@ -519,7 +519,7 @@ class _Loading:
             except BadSetting as error:
                 is_sound = False
                 self._report_value(here, error)
-        known = [field.name for field, _ in keys(kind)]
+        known = [field.name for field, _ in yield_fields(kind)]
         for name in raw:
             if name not in known:
                 self._report((*where, name), *_describe_unknown(name, known))
@@ -577,7 +577,7 @@ class _Loading:
     ) -> tuple[object, ...]:
         example = "write [1, 2]" if kind is int else 'write ["a", "b"]'
         if attrs.has(kind):
-            example = f"begin each with [[{dotted(where)}]]"
+            example = f"begin each with [[{format_key(where)}]]"
         items = _as_list(raw)
         if items is None:
             in_json = " in JSON" if isinstance(raw, _FromVariable) else ""

@@ -9,10 +9,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 import tomli_w
 
-from elwood.app.config.load import dotted
+from elwood.app.config.load import format_key
 from elwood.app.main import own_sections, sections
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Answers, Key, Settings, keys
+from elwood.foundation.settings import Answers, Key, Settings, yield_fields
 
 _INTRODUCTION = """\
 <!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
@@ -66,7 +66,7 @@ def _describe_section(kind: type[Settings]) -> str:
         item = section.tables.item
         head = f"[{section.name}.NAME]" if section.tables.keyed else f"[[{section.name}]]"
     parts = [f"## {head}\n\n{section.about}\n\n{_format_keys(item)}\n"]
-    for field, _ in keys(item):
+    for field, _ in yield_fields(item):
         inner = get_args(field.type)[-1] if get_origin(field.type) is Mapping else Secret
         if attrs.has(inner) and inner is not Secret:
             parts.append(f"`[{head[1:-1]}.{field.name}.NAME]`:\n\n{_format_keys(inner)}\n")
@@ -76,7 +76,7 @@ def _describe_section(kind: type[Settings]) -> str:
 def _format_keys(item: type) -> str:
     rows = [
         f"| `{field.name}` | {_type_name(field.type)} | {_default_text(field, key)} | {key.help} |"
-        for field, key in keys(item)
+        for field, key in yield_fields(item)
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
@@ -91,7 +91,7 @@ def template(answers: Answers | None = None) -> str:
             parts.append(section.tables.example)
         else:
             parts.append(f"[{section.name}]\n")
-            for field, key in keys(kind):
+            for field, key in yield_fields(kind):
                 at, shown = (section.name, field.name), key.example or _format_toml(field.default)
                 if at in (one[:2] for one in answers if len(one) > 2):
                     continue  # its tables follow
@@ -101,7 +101,7 @@ def template(answers: Answers | None = None) -> str:
         for *table, name in (one for one in answers if one[0] == section.name):
             if section.tables is None and len(table) == 1:
                 continue  # written above
-            head = f"[[{section.name}]]" if len(table) == 1 else f"[{dotted(tuple(table))}]"
+            head = f"[[{section.name}]]" if len(table) == 1 else f"[{format_key(tuple(table))}]"
             if f"\n{head}\n" not in parts:
                 parts.append(f"\n{head}\n")
             parts.append(f"{name} = {_format_toml(answers[(*table, name)])}\n")
@@ -128,7 +128,7 @@ def _type_name(kind: object) -> str:
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in inner)
     if get_origin(kind) is tuple and attrs.has(inner[0]):
-        return "tables: " + ", ".join(f"`{field.name}`" for field, _ in keys(inner[0]))
+        return "tables: " + ", ".join(f"`{field.name}`" for field, _ in yield_fields(inner[0]))
     if get_origin(kind) is tuple:
         items = get_args(inner[0]) or inner[:1]
         return f"list of {' or '.join(f'{_type_name(one)}s' for one in items)}"

@@ -11,7 +11,7 @@ from elwood.agent.conversation.settings import Owner
 from elwood.features.backup import restore as restoring
 from elwood.features.backup.rules import BackupFailed, describe_left_out
 from elwood.features.backup.settings import BackupSettings, backup_folder
-from elwood.features.backup.store import Scope, found, take
+from elwood.features.backup.store import Scope, list_backups, take
 from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning
@@ -20,7 +20,9 @@ from elwood.foundation.text.lines import ago, size_text
 
 def now(config: Config, given: Namespace) -> int:
     try:
-        backup = take(Scope.of(config), clock=time.time, keep=config.of(BackupSettings).keep)
+        backup = take(
+            Scope.from_config(config), clock=time.time, keep=config.get(BackupSettings).keep
+        )
     except BackupFailed as error:
         raise CliFailure(f"No backup was made: {error}.") from error
     manifest = backup.manifest
@@ -35,9 +37,9 @@ def now(config: Config, given: Namespace) -> int:
 
 
 def show_backups(config: Config, given: Namespace) -> int:
-    zone, now = config.of(Owner).zone, time.time()
+    zone, now = config.get(Owner).zone, time.time()
     listed = []
-    for number, one in enumerate(found(backup_folder(config)), 1):
+    for number, one in enumerate(list_backups(backup_folder(config)), 1):
         moment = f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}"
         row = (str(number), ago(now - one.at), moment, size_text(one.size), one.path.name)
         listed.append((one, row))
@@ -47,16 +49,16 @@ def show_backups(config: Config, given: Namespace) -> int:
 
 
 def restore(config: Config, given: Namespace) -> int:
-    path, paths = _choose_backup(config, given.which), config.of(Paths)
+    path, paths = _choose_backup(config, given.which), config.get(Paths)
     question = f"Replace {paths.state} and {paths.workspace} with the backup {path}?"
     if not given.yes and not is_wanted(question):
         print("Nothing was changed.")
         return FAILURE
     try:
-        done = restoring.restore(Scope.of(config), path, clock=time.time)
+        done = restoring.restore(Scope.from_config(config), path, clock=time.time)
     except (AlreadyRunning, BackupFailed) as error:
         raise CliFailure(f"Nothing was changed: {error}.") from error
-    at = datetime.fromtimestamp(done.manifest.at, config.of(Owner).zone)
+    at = datetime.fromtimestamp(done.manifest.at, config.get(Owner).zone)
     print(f"Restored {done.manifest.files:,} files, as they were at {at:%Y-%m-%d %H:%M:%S}.")
     for aside in done.aside:
         print(f"The previous files are in {aside}. Delete them when you no longer need them.")
@@ -68,7 +70,7 @@ def restore(config: Config, given: Namespace) -> int:
 
 
 def reset(config: Config, given: Namespace) -> int:
-    scope = Scope.of(config)
+    scope = Scope.from_config(config)
     if not given.yes and not is_wanted(
         f"Move the data in {scope.state} aside and start without data?"
     ):
@@ -88,7 +90,7 @@ def reset(config: Config, given: Namespace) -> int:
 def _choose_backup(config: Config, which: str) -> Path:
     if not which.isdecimal():
         return Path(which)
-    number, backups = int(which[:10]), found(backup_folder(config))
+    number, backups = int(which[:10]), list_backups(backup_folder(config))
     if not 1 <= number <= len(backups):
         raise CliFailure(f"There is no backup {which}. `elwood backup list` shows the numbers.")
     return backups[number - 1].path

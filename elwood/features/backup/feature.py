@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand, CliFailure, json_switch
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def mend(config: "Config") -> str:
     from elwood.features.backup.settings import STAGE
     from elwood.foundation.settings import Paths
 
-    state = config.of(Paths).state
+    state = config.get(Paths).state
     if not (state / STAGE).exists():
         return ""  # importing tarfile and its users takes 20 ms and 1 MB
     from elwood.features.backup.restore import mend as finish
@@ -43,17 +43,17 @@ COMMAND = CliCommand(
     "backup",
     "Create, list or restore backups.",
     within=(
-        CliCommand("now", "Create a backup. Elwood may be running.", imported(CLI, "now")),
+        CliCommand("now", "Create a backup. Elwood may be running.", import_lazily(CLI, "now")),
         CliCommand(
             "list",
             "List the backups, the newest first.",
-            imported(CLI, "show_backups"),
+            import_lazily(CLI, "show_backups"),
             json_switch,
         ),
         CliCommand(
             "restore",
             "Restore a backup. The present files are moved aside.",
-            imported(CLI, "restore"),
+            import_lazily(CLI, "restore"),
             _add_restore_arguments,
         ),
     ),
@@ -61,17 +61,17 @@ COMMAND = CliCommand(
 RESET = CliCommand(
     "reset",
     "Start over: move all conversations, notes, tasks and permissions aside.",
-    imported(CLI, "reset"),
+    import_lazily(CLI, "reset"),
     _add_yes,
 )
 
 FEATURE = Feature(
     name="backup",
-    build=imported("elwood.features.backup.parts", "build"),
+    build=import_lazily("elwood.features.backup.parts", "build"),
     settings=("elwood.features.backup.settings:BackupSettings",),
     cli=(COMMAND, RESET),
-    checks=(imported("elwood.features.backup.parts", "check"),),
+    checks=(import_lazily("elwood.features.backup.parts", "check"),),
     mend=mend,
     chores=("backup",),
-    extract_anchors=imported("elwood.features.backup.restore", "extract_anchors"),
+    extract_anchors=import_lazily("elwood.features.backup.restore", "extract_anchors"),
 )

@@ -19,7 +19,7 @@ log = logging.getLogger("elwood.backup")
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    every = core.config.of(BackupSettings).every
+    every = core.config.get(BackupSettings).every
 
     async def back_up(last: float) -> Report:
         # Importing the archive code takes 20 ms and 1 MB, which would slow every start.
@@ -61,10 +61,10 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 
 def _describe_last(config: Config, now: float) -> str:
-    from elwood.features.backup.store import found
+    from elwood.features.backup.store import list_backups
 
     try:
-        backups = found(backup_folder(config))
+        backups = list_backups(backup_folder(config))
     except OSError as error:
         return f"I cannot read the folder of the backups: {error.strerror}."
     if not backups:
@@ -82,17 +82,17 @@ async def check(context: CheckContext) -> list[Finding]:
 
 
 def _check_newest(config: Config, now: float) -> Iterator[Finding]:
-    from elwood.features.backup.store import found
+    from elwood.features.backup.store import list_backups
 
-    folder, every = backup_folder(config), config.of(BackupSettings).every
+    folder, every = backup_folder(config), config.get(BackupSettings).every
     try:
-        backups = found(folder)
+        backups = list_backups(folder)
     except OSError as error:
         what = f"{folder} cannot be read: {error.strerror}"
         yield Finding("warning", "backup", what, "run this as the user who runs Elwood")
         return
     if not backups:
-        if every and (config.of(Paths).state / "schedule.jsonl").exists():
+        if every and (config.get(Paths).state / "schedule.jsonl").exists():
             yield Finding("ok", "backup", "no backup yet")
         return
     newest = backups[0]

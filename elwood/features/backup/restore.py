@@ -51,7 +51,7 @@ from elwood.features.backup.store import (
 from elwood.foundation.sandbox.following import RUNNING
 from elwood.foundation.storage import anchors, version
 from elwood.foundation.storage.anchors import AnchorsRestored
-from elwood.foundation.storage.disk import holding, sync_folder
+from elwood.foundation.storage.disk import lock_state, sync_folder
 from elwood.foundation.storage.files import can_be_marked, mark_untrusted
 from elwood.foundation.storage.journal import JournalDamaged
 
@@ -80,12 +80,12 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
 
     Raises AlreadyRunning and BackupFailed; then nothing was changed.
     """
-    scope = scope.real()
+    scope = scope.resolve()
     state = scope.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         need_owner(state)
-        with holding(state):
+        with lock_state(state):
             mend(state)
             stage = state / STAGE
             beside = _stage_workspace(scope)
@@ -110,12 +110,12 @@ def reset(scope: Scope, *, clock: Callable[[], float]) -> Path:
 
     An interrupted reset is finished like a restore.  Raises AlreadyRunning, BackupFailed.
     """
-    scope = scope.real()
+    scope = scope.resolve()
     state, stage = scope.state, scope.state / STAGE
     aside = state / f"{ASIDE}reset-{format_stamp(clock())}"
     try:
         need_owner(state)
-        with holding(state):
+        with lock_state(state):
             mend(state)
             (stage / STATE).mkdir(mode=0o700, parents=True)
             moves = [*_plan_moves(scope, stage / WORKSPACE, aside.name)]
@@ -209,7 +209,7 @@ def _prepare(
     _write(new / NOTE, note)
     try:
         replaced = anchors.newest(scope.state)
-        anchors.note(new, now, AnchorsRestored(manifest.at, replaced))
+        anchors.append_anchors(new, now, AnchorsRestored(manifest.at, replaced))
     except JournalDamaged as error:
         return manifest, (str(error),)
     return manifest, ()

@@ -63,7 +63,7 @@ def readable_name(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class SkippedFile(msgspec.Struct, frozen=True):
     """A file that is not, or not fully, in the backup."""
 
     name: str
@@ -77,7 +77,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     elwood: str
     at: float  # Unix time at which its first file was read
     members: tuple[Member, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedFile, ...] = ()
 
     @property
     def files(self) -> int:
@@ -101,7 +101,7 @@ def file_name(at: float) -> str:
     return f"elwood-{format_stamp(at)}.tar.gz"
 
 
-def taken_at(name: str) -> float | None:
+def parse_time(name: str) -> float | None:
     """Parse the time from a file name; None if it is not the name of a backup."""
     match = _NAME.fullmatch(name)
     try:
@@ -156,7 +156,7 @@ def leads_out(name: str, target: str) -> bool:
     return target.startswith("/") or ".." in parts[climbs:] or climbs > name.count("/") - 1
 
 
-def describe_left_out(left_out: Sequence[LeftOut]) -> list[str]:
+def describe_left_out(left_out: Sequence[SkippedFile]) -> list[str]:
     """Describe the files left out of a backup, a line each, at most `MAX_TOLD`."""
     lines = [f"not fully in the backup: {one.name} ({one.why})" for one in left_out[:MAX_TOLD]]
     if len(left_out) > MAX_TOLD:

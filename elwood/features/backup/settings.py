@@ -40,4 +40,4 @@ class BackupSettings:
 
 
 def backup_folder(config: Config) -> Path:
-    return config.of(BackupSettings).folder or config.of(Paths).state / "backups"
+    return config.get(BackupSettings).folder or config.get(Paths).state / "backups"

@@ -43,9 +43,9 @@ from elwood.features.backup.rules import (
     WORKSPACE,
     Backup,
     BackupFailed,
-    LeftOut,
     Manifest,
     Member,
+    SkippedFile,
     member,
     readable_name,
 )
@@ -89,17 +89,17 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     limit: int  # bytes of a backup at most, uncompressed
 
     @classmethod
-    def of(cls, config: Config) -> "Scope":
+    def from_config(cls, config: Config) -> "Scope":
         """Return the folders that *config* sets."""
-        paths = config.of(Paths)
+        paths = config.get(Paths)
         return cls(
             state=paths.state,
             workspace=paths.workspace,
             folder=backup_folder(config),
-            limit=config.of(BackupSettings).size << 20,
+            limit=config.get(BackupSettings).size << 20,
         )
 
-    def real(self) -> "Scope":
+    def resolve(self) -> "Scope":
         """Return the folders with all links resolved, so that paths can be compared."""
         return msgspec.structs.replace(
             self,
@@ -122,7 +122,7 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
 
     Raises BackupFailed; then there is no new file.
     """
-    at, scope = clock(), scope.real()
+    at, scope = clock(), scope.resolve()
     try:
         _check_folders(scope)
         with _lock_folder(scope.folder) as work:
@@ -139,14 +139,14 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
 
 def take_scheduled(config: Config, clock: Callable[[], float]) -> str:
     """Write the scheduled backup, and describe the result.  Raises BackupFailed."""
-    backup = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
+    backup = take(Scope.from_config(config), clock=clock, keep=config.get(BackupSettings).keep)
     left_out = rules.describe_left_out(backup.manifest.left_out)
     if left_out:
         log.warning("backup is incomplete", extra={"what": "; ".join(left_out)})
     return "\n".join([f"{backup.path}, {size_text(backup.size)}", *left_out])
 
 
-def found(folder: Path) -> list[Backup]:
+def list_backups(folder: Path) -> list[Backup]:
     """List the backups in *folder*, the newest first.  Raises OSError."""
     try:
         entries = list(folder.iterdir())
@@ -154,7 +154,7 @@ def found(folder: Path) -> list[Backup]:
         return []
     known = []
     for path in entries:
-        at = rules.taken_at(path.name)
+        at = rules.parse_time(path.name)
         if at is not None and path.is_file():
             known.append(Backup(path, at, path.stat().st_size))
     return sorted(known, key=lambda backup: backup.at, reverse=True)
@@ -242,7 +242,7 @@ def _unused_path(folder: Path, at: float) -> Path:
 
 def _remove_surplus(folder: Path, keep: int) -> None:
     """Remove surplus backups.  A failure to remove one does not fail the new backup."""
-    going = rules.surplus([backup.at for backup in found(folder)], keep)
+    going = rules.surplus([backup.at for backup in list_backups(folder)], keep)
     for path in (folder / rules.file_name(at) for at in going):
         try:
             path.unlink(missing_ok=True)
@@ -299,7 +299,7 @@ class _Packing:
 
     def __init__(self, tar: tarfile.TarFile, work: Path, limit: int) -> None:
         self.members: list[Member] = []
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[SkippedFile] = []
         self._tar = tar
         self._work = work
         self._limit = self._left = limit
@@ -424,7 +424,7 @@ class _Packing:
         self.members.append(member(info, kind, sha256))
 
     def _leave_out(self, path: str, why: str) -> None:
-        self.left_out.append(LeftOut(readable_name(path), why))
+        self.left_out.append(SkippedFile(readable_name(path), why))
 
 
 def _info(path: str, status: os.stat_result, *, untrusted: bool = False) -> tarfile.TarInfo:

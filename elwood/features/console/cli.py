@@ -16,7 +16,7 @@ from importlib import import_module
 import msgspec
 
 from elwood.agent.channels import frames
-from elwood.agent.feature import reserved_sessions
+from elwood.agent.feature import collect_reserved_sessions
 from elwood.features.console import client
 from elwood.foundation.command_line import FAILURE, OK, USAGE, CliFailure
 from elwood.foundation.net.control import ServiceUnreachable, ask
@@ -42,7 +42,7 @@ def chat(config: Config, given: Namespace, start_app: StartApp, note: str = "") 
 
 
 def once(config: Config, given: Namespace, start_app: StartApp) -> int:
-    text, logs = _read_message(given.text), config.of(Paths).state / "sessions"
+    text, logs = _read_message(given.text), config.get(Paths).state / "sessions"
     session = given.session or f"once-{secrets.token_hex(4)}"
 
     def say(connection: socket.socket, name: str, commands: dict[str, str]) -> int:
@@ -66,7 +66,7 @@ def watch(config: Config, given: Namespace) -> int:
 
 def _join(config: Config, session: str, mode: str, frontend: Frontend) -> int | None:
     """Run *frontend* with the running Elwood; return its exit code, or None if none runs."""
-    runtime, commands = config.of(Paths).runtime, dict[str, str]()
+    runtime, commands = config.get(Paths).runtime, dict[str, str]()
     if (joined := client.attach(runtime, session, mode)) is None:
         return None
     connection, name = joined
@@ -88,7 +88,7 @@ def _run_own_app(
     """Run *frontend* with an own app; return the exit code, *stopped* for a stop from outside."""
     from elwood.agent.channels.channel import Channels  # a terminal that joins needs none of it
 
-    if Channels(reserved_sessions(given.features)).is_off(session):
+    if Channels(collect_reserved_sessions(given.features)).is_off(session):
         why = f"{session} works only while Elwood is running. Start it with: elwood run"
         raise CliFailure(why, USAGE)
     code = stopped
@@ -117,7 +117,7 @@ def _find_screen(config: Config, note: str = "", *, watches: bool = False) -> Fr
         sit = import_module("elwood.features.console.screen").sit
     except ImportError:
         return None
-    how = {"history": config.of(Paths).state / "history", "note": note, "watches": watches}
+    how = {"history": config.get(Paths).state / "history", "note": note, "watches": watches}
     return lambda connection, name, commands: int(
         sit(connection, session=name, commands=list(commands.items()), **how)
     )

@@ -18,7 +18,7 @@ import msgspec
 
 from elwood.agent.channels import frames
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
-from elwood.foundation.net.control import NobodyRuns, ServiceUnreachable, ask_over
+from elwood.foundation.net.control import NotRunning, ServiceUnreachable, ask_over
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import escape_name
 
@@ -43,7 +43,7 @@ def attach(runtime: Path, session: str, mode: str) -> tuple[socket.socket, str] 
         answer = ask_over(client, runtime, "attach", session, mode, buffering=0)
         if not answer.ok:
             raise CliFailure(answer.text)
-    except NobodyRuns:
+    except NotRunning:
         client.close()
         return None
     except ServiceUnreachable as error:

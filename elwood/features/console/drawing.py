@@ -213,7 +213,7 @@ def message(shown: Message, width: int) -> list[Line]:
         drawn += words(f"▪ {file.name} · {file.size:,} bytes{where}", width, ACCENT)
     if shown.is_repeat:
         drawn = [*words("(again)", width, DIM), *drawn]
-    return dimmed(drawn) if shown.is_old else drawn
+    return dim(drawn) if shown.is_old else drawn
 
 
 def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
@@ -228,15 +228,15 @@ def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
     return [*drawn, *words(text.strip("\n"), width)]
 
 
-def said(text: str, files: Sequence[str], width: int) -> list[Line]:
+def draw_answer(text: str, files: Sequence[str], width: int) -> list[Line]:
     drawn = [*words(text, width - 2), *(words(f"@ {file}", width - 2, DIM)[0] for file in files)]
     return _prefix_lines(drawn, Segment("> ", ACCENT + BOLD), Segment("  "))
 
 
-def heard(what: HeardElsewhere, width: int) -> list[Line]:
+def draw_message(what: HeardElsewhere, width: int) -> list[Line]:
     drawn = [*words(what.who, width - 2, BOLD), *words(what.text, width - 2)]
     drawn = _prefix_lines(drawn, Segment("▎ ", DIM))
-    return dimmed(drawn) if what.is_old else drawn
+    return dim(drawn) if what.is_old else drawn
 
 
 def box(
@@ -258,7 +258,7 @@ def box(
     return _frame_lines([*inner, *below], width, style, title, frame)
 
 
-def decided(question: Message, width: int, end: str = "") -> list[Line]:
+def draw_decision(question: Message, width: int, end: str = "") -> list[Line]:
     """Draw a closed question, with the answer *end* if it came from this terminal."""
     below = [[], *words(f"→ {end}", width - 2, BOLD)] if end else []
     return _frame_lines([*message(question, width - 2), *below], width, DIM)
@@ -285,7 +285,7 @@ def _frame_lines(
 def choices(given: Sequence[Choice], width: int, style: Style) -> list[Line]:
     """Draw the choices of a box, each after its key in *style*."""
     drawn: list[Line] = []
-    for key, choice in keyed(given):
+    for key, choice in assign_keys(given):
         text = choice.text if key else f"{choice.text} ({choice.says})"
         drawn += _prefix_lines(words(text, width - 2), Segment(f"{key or '·'} ", style), _INDENT)
         if key == DENY:
@@ -294,7 +294,7 @@ def choices(given: Sequence[Choice], width: int, style: Style) -> list[Line]:
     return drawn
 
 
-def typed_choices(given: Sequence[Choice], width: int) -> list[Line]:
+def draw_typed_choices(given: Sequence[Choice], width: int) -> list[Line]:
     """Draw the choices to type where there is no box."""
     drawn: list[Line] = []
     for choice in given:
@@ -305,7 +305,7 @@ def typed_choices(given: Sequence[Choice], width: int) -> list[Line]:
     return drawn
 
 
-def keyed(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
+def assign_keys(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
     """Return each choice with its key: a letter for an answer about a call, else a number.
 
     Choices after the ninth number have the key "".
@@ -333,7 +333,7 @@ def _letter_key(choice: Choice) -> str:
     return ""
 
 
-def dimmed(drawn: Iterable[Line]) -> list[Line]:
+def dim(drawn: Iterable[Line]) -> list[Line]:
     return [[Segment(part.text, DIM) for part in line] for line in drawn]
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ def _watch_arguments(parser: "ArgumentParser") -> None:
 WATCH = CliCommand(
     "watch",
     "Watch a conversation of the running Elwood (read-only).",
-    imported(CLI, "watch"),
+    import_lazily(CLI, "watch"),
     _watch_arguments,
 )
 
 FEATURE = Feature(
     name="console",
-    build=imported("elwood.features.console.parts", "join"),
+    build=import_lazily("elwood.features.console.parts", "join"),
     cli=(WATCH,),
     owner=lambda config: "console",
     is_channel=True,
 )
 # Commands for which the app starts Elwood in this process if none runs.
-chat = imported(CLI, "chat")
-once = imported(CLI, "once")
+chat = import_lazily(CLI, "chat")
+once = import_lazily(CLI, "once")
 # Builds the parts of such an app: one terminal in one session.
-sit = imported("elwood.features.console.parts", "sit")
+sit = import_lazily("elwood.features.console.parts", "sit")

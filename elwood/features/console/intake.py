@@ -53,7 +53,7 @@ class Terminals:
 
     async def attach(self, words: Sequence[str]) -> CommandResult:
         """Admit a terminal of the control socket; the result has the name of its session."""
-        if self._core.config.of(SandboxSettings).kind == "direct":
+        if self._core.config.get(SandboxSettings).kind == "direct":
             return CommandResult(NOT_CONFINED, ok=False)
         return await self.admit(*(*words, "", "")[:2])
 

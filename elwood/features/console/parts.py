@@ -55,7 +55,7 @@ def _build_console(core: Core, others: Gathered) -> tuple[SessionClients, Termin
     async def list_commands(words: Sequence[str]) -> CommandResult:
         return CommandResult(msgspec.json.encode(commands(others)).decode(), ok=True)
 
-    media, blocking = core.config.of(MediaSettings), core.environment.blocking
+    media, blocking = core.config.get(MediaSettings), core.environment.blocking
     keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
     clients = SessionClients(core, keeper, ROUTE.channel, OWNER, route_to, describe_absence)
     terminals = Terminals(core, clients)

@@ -163,7 +163,7 @@ class ConversationView:
             case frames.Changed():
                 self._update_question(frame)
             case frames.HeardElsewhere():
-                self._print(partial(drawing.heard, frame))
+                self._print(partial(drawing.draw_message, frame))
             case frames.Writing(markdown=text):
                 above = self._turn.above
                 self.writing = "" if above.startswith(text) else text.removeprefix(above)
@@ -188,7 +188,9 @@ class ConversationView:
             self.writing = ""
         is_asked = posted.choices and not posted.is_old and len(self._boxes) < MAX_BOXES
         if is_asked and self._watches:  # a watcher cannot answer it
-            self._print(partial(drawing.message if posted.is_reply else drawing.decided, posted))
+            self._print(
+                partial(drawing.message if posted.is_reply else drawing.draw_decision, posted)
+            )
             return
         if posted.is_reply or not is_asked:
             self._print(partial(drawing.message, posted))
@@ -196,7 +198,7 @@ class ConversationView:
             self._boxes[posted.id] = posted
             self._asked_at = self._now
         elif posted.choices:
-            self._print(partial(drawing.typed_choices, posted.choices))
+            self._print(partial(drawing.draw_typed_choices, posted.choices))
 
     def _update_question(self, changed: frames.Changed) -> None:
         question = self._boxes.get(changed.id)
@@ -215,9 +217,9 @@ class ConversationView:
         self._boxes.pop(question.id, None)
         self._reset_focus(question)
         if not question.is_reply:
-            self._print(partial(drawing.decided, question, end=end))
+            self._print(partial(drawing.draw_decision, question, end=end))
         elif end:
-            self._print(partial(drawing.said, end, ()))
+            self._print(partial(drawing.draw_answer, end, ()))
 
     def _reset_focus(self, question: frames.Message) -> None:
         """Remove the focus from a changed question: a key may refer to its old text."""
@@ -256,7 +258,7 @@ class ConversationView:
             self.writing, self._turn.took = "", duration(self._now - self._turn.began)
             self._hint = LEAVES if self._is_armed else ""
         while len(self._waiting) > state.waiting:
-            self._print(partial(drawing.said, *self._waiting.pop(next(iter(self._waiting)))))
+            self._print(partial(drawing.draw_answer, *self._waiting.pop(next(iter(self._waiting)))))
 
     # --- Input --------------------------------------------------------------------------------
 
@@ -278,7 +280,7 @@ class ConversationView:
         if self._reason_for is not None:
             question, self._reason_for = self._reason_for, None
             if question.id in self._boxes:
-                no = dict(drawing.keyed(question.choices))[drawing.DENY]
+                no = dict(drawing.assign_keys(question.choices))[drawing.DENY]
                 self._answer_question(question, no, text.strip())
                 self._clear()
         elif text.strip() == "/quit":
@@ -299,7 +301,7 @@ class ConversationView:
             if self._state.busy and not text.startswith("/"):
                 self._waiting[id_] = (shown, files)
             else:
-                self._print(partial(drawing.said, shown, files))
+                self._print(partial(drawing.draw_answer, shown, files))
 
     def _send(self, text: str, files: Sequence[str] = ()) -> str:
         """Send *text* and return its id; set a hint and return "" if that is not possible."""
@@ -329,7 +331,7 @@ class ConversationView:
     def press(self, key: str) -> list[Action]:
         """Answer the focused question if *key* is in its box."""
         question = self._boxes[self._focus]
-        choices = dict(drawing.keyed(question.choices))
+        choices = dict(drawing.assign_keys(question.choices))
         is_reason = key == drawing.REASON and drawing.DENY in choices
         self._disarm()
         if not key or not (is_reason or key in choices):
@@ -429,7 +431,7 @@ class ConversationView:
         below = self._draw_status(width, rows // 3, now)
         for text, files in [*self._waiting.values()][-MAX_WAITING:]:
             waits = f"{one_line(text, ONE_LINE)} (waiting)"
-            below += drawing.dimmed(drawing.said(waits, files, width))
+            below += drawing.dim(drawing.draw_answer(waits, files, width))
         if self._boxes:
             below += self._draw_questions(width, room - len(below))
         room -= len(below) + 1
@@ -441,7 +443,7 @@ class ConversationView:
         count = len(turn.steps)
         lines, thought = list[str](), list[Line]()
         if self._is_open:
-            thought = drawing.dimmed(drawing.tail(turn.thought, width, rows))
+            thought = drawing.dim(drawing.tail(turn.thought, width, rows))
             lines = [f"  {step} · {took}".rstrip(" ·") for step, took in turn.steps.items()]
         if self._state.busy:
             what = "waiting for you" if self._boxes else "writing" if self.writing else "thinking"

@@ -17,7 +17,7 @@ from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.parts import WORLD, Actor, Connected, ControlCommand, Gathered, Parts
 from elwood.agent.people.messages import ApprovePairing, ChangeAccess
 from elwood.agent.session.core import Core, inspect
-from elwood.features.control.view import fitted
+from elwood.features.control.view import encode_fitting
 from elwood.foundation.net import control as wire
 from elwood.foundation.runtime import (
     ActorUnavailable,
@@ -37,7 +37,7 @@ PAUSE = 5.0
 
 async def build(core: Core, others: Gathered) -> Parts:
     async def run_inspect(words: Sequence[str]) -> CommandResult:
-        return CommandResult(fitted(inspect(core)), ok=True)
+        return CommandResult(encode_fitting(inspect(core)), ok=True)
 
     mailbox: Mailbox[None] = Mailbox("control", 16)
     control = Control(

@@ -58,14 +58,14 @@ def inspect(runtime_dir: "Path", as_json: bool, *, short: bool = False) -> int:
 def _inspect(config: "Config", given: "Namespace", *, short: bool = False) -> int:
     from elwood.foundation.settings import Paths
 
-    return inspect(config.of(Paths).runtime, given.json, short=short)
+    return inspect(config.get(Paths).runtime, given.json, short=short)
 
 
 def _send_command(config: "Config", command: str, *words: str) -> int:
-    from elwood.foundation.net.control import settle
+    from elwood.foundation.net.control import print_response
     from elwood.foundation.settings import Paths
 
-    return settle(config.of(Paths).runtime, command, *words)
+    return print_response(config.get(Paths).runtime, command, *words)
 
 
 def _pair(config: "Config", given: "Namespace") -> int:
@@ -106,7 +106,7 @@ def _list_approvals(config: "Config", given: "Namespace") -> int:
             state = Styled("waiting for you", "warning")
             record = {"code": one.code, "what": what, "conversation": where, "since": one.at}
             rows.append((record, (one.code, state, f"{what}\n", where, ago(now - one.at))))
-    for permission in calls.standing(now):
+    for permission in calls.valid_permissions(now):
         number, what, by = str(permission.number), permission_words(permission), permission.by
         record = {"number": permission.number, "what": what, "since": permission.at, "by": by}
         since = f"{ago(now - permission.at)}, by {by}"
@@ -123,7 +123,7 @@ def _load_book(config: "Config") -> "ApprovalBook":
     from elwood.agent.session.reading.cli import journal_state
     from elwood.foundation.settings import Paths
 
-    return journal_state(config.of(Paths).state / "approvals.jsonl", ApprovalEntry, ApprovalBook)
+    return journal_state(config.get(Paths).state / "approvals.jsonl", ApprovalEntry, ApprovalBook)
 
 
 def _list_people(config: "Config", given: "Namespace") -> int:
@@ -135,7 +135,7 @@ def _list_people(config: "Config", given: "Namespace") -> int:
     def is_group(principal: str) -> bool:
         return any(one.is_group(principal) for one in given.features)
 
-    for one in _load_book(config).people.listed(is_group):
+    for one in _load_book(config).people.list_people(is_group):
         since = ago(now - one.since) if one.since else ""
         rows.append((one, (one.name or "(no name)", one.principal, one.role, since)))
     none = "Only its owners may talk to Elwood."

@@ -25,7 +25,7 @@ MAX_JSON = 400_000
 LINES = 5
 
 
-def fitted(inspection: Inspection) -> str:
+def encode_fitting(inspection: Inspection) -> str:
     """Encode *inspection* as one line of JSON; drop the last actors if it is too long."""
     keep = max(len(inspection.actors), len(inspection.process.sessions))
     text = msgspec.json.encode(inspection).decode()

@@ -15,7 +15,7 @@ def search(config: Config, given: Namespace) -> int:
     Without --all, print the owner's turns only, though file access already allows reading all.
     """
     query, limit = " ".join(given.query), given.limit
-    state, zone = config.of(Paths).state, config.of(Owner).zone
+    state, zone = config.get(Paths).state, config.get(Owner).zone
     people = {given.of} if given.of else {one.owner(config) for one in given.features} - {""}
     result = find(
         state, query, limit, lambda turn: given.all or (bool(turn.people) and turn.people <= people)

@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand, count
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ def _arguments(parser: "ArgumentParser") -> None:
 COMMAND = CliCommand(
     "search",
     "Search the conversations.",
-    imported("elwood.features.conversations.cli", "search"),
+    import_lazily("elwood.features.conversations.cli", "search"),
     _arguments,
 )
 
 FEATURE = Feature(
     name="conversations",
-    build=imported("elwood.features.conversations.parts", "build"),
+    build=import_lazily("elwood.features.conversations.parts", "build"),
     cli=(COMMAND,),
     tools={"search_conversations": "conversations.turn.search"},
 )

@@ -15,7 +15,7 @@ from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashComm
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.features.conversations.store import SearchOutcome, find
 from elwood.features.conversations.turns import LONG_PART, SHORT_PART, MatchingTurn, format_turn
-from elwood.foundation.text.words import asked
+from elwood.foundation.text.words import parse_query
 
 MOST, USUAL = 20, 5
 NOTHING = "No conversation contains any of these words."
@@ -50,7 +50,7 @@ class ConversationSearch:
             return await self._core.environment.blocking(lambda: find(state, query, limit, belongs))
 
     async def run_tool(self, given: ConversationQuery, context: ToolContext) -> Output:
-        if not asked(given.query):
+        if not parse_query(given.query):
             raise ToolFailure("query contains no words; give words to search for")
         result = await self.find(given.query, given.limit, context.principal, context.route)
         untrusted = dict.fromkeys(turn.session for turn in result.turns if turn.untrusted)
@@ -59,7 +59,7 @@ class ConversationSearch:
         return Output(text, bool(untrusted), private=True, origin=origin)
 
     async def run_command(self, call: CommandCall) -> CommandAnswer:
-        if not asked(call.given):
+        if not parse_query(call.given):
             return CommandAnswer("Tell me the words to search for: /search WORDS")
         request = call.received
         result = await self.find(call.given, USUAL, request.principal, request.route)

@@ -14,7 +14,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.features.conversations.turns import MatchingTurn, matching_turns
 from elwood.foundation.storage.journal import HistoryGone, JournalDamaged, read_since, segments
-from elwood.foundation.text.words import asked
+from elwood.foundation.text.words import parse_query
 
 # Closed segments to read of one log, 512 kB each; seconds after which no further log is opened.
 MAX_SEGMENTS, PATIENCE = 200, 20.0
@@ -38,7 +38,7 @@ def find(
 
     The latest active conversations are read first.
     """
-    words, until = asked(query), time.monotonic() + PATIENCE
+    words, until = parse_query(query), time.monotonic() + PATIENCE
     logs = sorted((state / "sessions").glob("*.jsonl"), key=_modified_at, reverse=True)
     turns: list[MatchingTurn] = []
     left_out: list[str] = []

@@ -11,9 +11,9 @@ import msgspec
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import Entry, Resumed
 from elwood.agent.session.log.state import Log, Session
-from elwood.agent.session.reading.records import History, is_on, moved_to, parts_since, spans
+from elwood.agent.session.reading.records import History, get_new_head, is_on, parts_since, spans
 from elwood.foundation.text.lines import one_line
-from elwood.foundation.text.words import fold, having
+from elwood.foundation.text.words import count_words, fold
 
 # Characters of a message or an answer to show: to a model, to people.
 LONG_PART, SHORT_PART = 600, 240
@@ -47,12 +47,12 @@ def matching_turns(
 
     def collect_moves() -> Log:
         for seq, at, entry in log:
-            if moved_to(entry) is not None:
+            if get_new_head(entry) is not None:
                 moves.append((seq, entry))
             yield seq, at, entry
 
     history = History(session, collect_moves())
-    removed = _removed_spans(moves)
+    removed = _find_removed(moves)
     untrusted = was_untrusted = before.taint.label.untrusted
     for turn in history.turns:
         while moves and moves[0][0] < turn.seq:
@@ -89,11 +89,11 @@ def matching_turns(
             )
 
 
-def _removed_spans(moves: Sequence[tuple[int, Entry]]) -> list[tuple[int, int]]:
+def _find_removed(moves: Sequence[tuple[int, Entry]]) -> list[tuple[int, int]]:
     removed: list[tuple[int, int]] = []
     before: list[tuple[int, int]] = []
     for seq, entry in moves:
-        to = moved_to(entry) or 0
+        to = get_new_head(entry) or 0
         if isinstance(entry, Resumed) and not entry.number:
             removed += parts_since(to + 1, spans(before, seq - 1))
         before.append((seq, to))
@@ -102,7 +102,7 @@ def _removed_spans(moves: Sequence[tuple[int, Entry]]) -> list[tuple[int, int]]:
 
 def _count_words(text: str, wanted: Sequence[str]) -> int:
     plain = fold(text)  # a quick check first: most texts contain none of the words
-    return having(text, wanted) if any(word in plain for word in wanted) else 0
+    return count_words(text, wanted) if any(word in plain for word in wanted) else 0
 
 
 def format_turn(

@@ -23,7 +23,7 @@ from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
-from elwood.foundation.text.words import fold, having
+from elwood.foundation.text.words import count_words, fold
 
 # Characters of one day: about 300 turns.  Later turns are in the journals only.
 MAX_DAILY = 64 << 10
@@ -237,7 +237,7 @@ def may_have(text: str, chosen: Sequence[str]) -> bool:
     return bool(chosen) and all(word in plain for word in chosen)
 
 
-def cleansed(text: str, chosen: Sequence[str], saved: str) -> str:
+def blank_entries(text: str, chosen: Sequence[str], saved: str) -> str:
     """Blank the entries of a note that match a forgotten text with the words *chosen*.
 
     An entry matches if it has the call *saved*, or all of at least `ENOUGH` words.  Lines that
@@ -248,7 +248,7 @@ def cleansed(text: str, chosen: Sequence[str], saved: str) -> str:
     kept: list[str] = []
     for lines, marks in parts(text):
         whole = "\n".join(lines)
-        is_match = len(chosen) >= ENOUGH and having(whole, chosen) == len(chosen)
+        is_match = len(chosen) >= ENOUGH and count_words(whole, chosen) == len(chosen)
         if marks is not None and (is_match or saved in whole):
             head = _ENTRY.match(lines[0])
             assert head is not None
@@ -329,10 +329,10 @@ def excerpt(source: Page, chosen: Sequence[str]) -> SearchResult | None:
     the passages.
     """
     found = list(passages(source.text))
-    counts = [having(one, chosen) for one, _ in found]
+    counts = [count_words(one, chosen) for one, _ in found]
     most = max(counts, default=0)
     by_name = f"{source.path} {' '.join(source.names)}"
-    if most == 0 and having(by_name, chosen) < len(chosen):
+    if most == 0 and count_words(by_name, chosen) < len(chosen):
         return None
     best = [one for one, count in zip(found, counts, strict=True) if count == most]
     taken = best[:MAX_PASSAGES]
@@ -343,7 +343,7 @@ def excerpt(source: Page, chosen: Sequence[str]) -> SearchResult | None:
         origin=source.path,
         label=Label(untrusted=untrusted, private=True),
         updated=source.last,
-        words=having(f"{by_name} {text}", chosen),
+        words=count_words(f"{by_name} {text}", chosen),
     )
 
 

@@ -36,16 +36,16 @@ ANCHOR_WAIT = 5.0
 async def build(core: Core, others: Gathered) -> Parts:
     """Build the notes, which all sessions share, their search and their chores."""
     blocking, paths = core.environment.blocking, core.paths
-    zone = core.config.of(Owner).zone
+    zone = core.config.get(Owner).zone
 
     async def anchor() -> str:
         with suppress(ActorUnavailable), trio.move_on_after(ANCHOR_WAIT):
             return await core.anchoring.ask(Anchor())
         return ""
 
-    bounds = core.config.of(DailyNotesSettings)
+    bounds = core.config.get(DailyNotesSettings)
     notes = DailyNotes(core.workspace, zone, blocking, core.redactor, anchor, bounds)
-    search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.settle_all)
+    search = DailyNoteSearch(paths.state, paths.workspace, blocking, notes.write_all_turns)
     # The offline model cannot reflect.
     thinks = can_think(core.config, "cheap")
     chore = Chore(
@@ -102,19 +102,19 @@ class DailyNotesExtension(SessionExtension):
         texts = (message.text for message in messages if isinstance(message, Human))
         return is_first(texts, self._notes.today(self._now()))
 
-    def opening(self, inputs: Sequence[Received]) -> Opening | None:
+    def get_opening(self, inputs: Sequence[Received]) -> Opening | None:
         return self._recall if self._is_due(inputs) else None
 
     async def _recall(self) -> str:
         """Read the notes to recall; empty if there are none."""
-        await self.settle()  # include the last turn of this session
+        await self.finish_previous_turn()  # include the last turn of this session
         try:
             return await self._notes.recall(self._now())
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
             return ""
 
-    async def taken_back(self, gone: TakenBack) -> None:
+    async def remove_turns(self, gone: TakenBack) -> None:
         """Remove the turns from their days' notes."""
         self._gathered = self._log.state.done
         try:
@@ -132,13 +132,13 @@ class DailyNotesExtension(SessionExtension):
             await self._log.wait_until(lambda: self._log.state.turn is None and self._has_new_turn)
             if self._log.state.turn is None and self._queue_turn():
                 await trio.sleep(GATHER)
-                await self.settle()
+                await self.finish_previous_turn()
 
-    async def settle(self) -> None:
+    async def finish_previous_turn(self) -> None:
         """Write the newest finished turn into its day's note now, unless it is there."""
         self._queue_turn()
         try:
-            if await self._notes.settle(self._log.id):
+            if await self._notes.write_turns(self._log.id):
                 clear_error(NOTE)
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))

@@ -23,7 +23,7 @@ from elwood.features.daily_notes.notes import (
     TOPICS,
     Page,
     add,
-    cleansed,
+    blank_entries,
     excerpt,
     last_days,
     may_have,
@@ -37,7 +37,7 @@ from elwood.features.daily_notes.notes import (
 from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.foundation.runtime import Blocking, Lock
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.anchors import CARRIED, CarriedHead, carried
+from elwood.foundation.storage.anchors import CARRIED, CarriedHead, extract_head
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.indexed_files import IndexedFiles
@@ -45,10 +45,10 @@ from elwood.foundation.storage.search_index import (
     DatabaseUnusable,
     Document,
     SearchQuery,
-    ranked,
+    rank_keys,
     stamp_of,
 )
-from elwood.foundation.text.words import asked, having
+from elwood.foundation.text.words import count_words, parse_query
 
 log = logging.getLogger("elwood.daily_notes")
 
@@ -113,7 +113,7 @@ class DailyNotes:
         """Queue *turn* for writing with others of its day; the caller must `settle` it later."""
         self._gathered[session] = turn
 
-    async def settle(self, session: str) -> bool:
+    async def write_turns(self, session: str) -> bool:
         """Write the queued turns of one day to disk; return False if *session* has none.
 
         A turn that is in its note already is not written again.
@@ -146,11 +146,11 @@ class DailyNotes:
                     del self._gathered[id_]
             return True
 
-    async def settle_all(self) -> None:
+    async def write_all_turns(self) -> None:
         """Write all queued turns; drop those that cannot be written."""
         for session in list(self._gathered):
             with suppress(PathRefused):
-                await self.settle(session)
+                await self.write_turns(session)
 
     async def leave_out(self, session: str, turns: Mapping[str, float]) -> None:
         """Remove *turns* of *session* from their notes; the values are Unix times of their ends."""
@@ -179,7 +179,7 @@ class DailyNotes:
             except PathMissing:
                 if not begins:
                     return f"there is no thread {name}; create it with create_thread", False
-                if len(PageFiles(self._root).of(TOPICS)) >= MAX_THREADS:
+                if len(PageFiles(self._root).list_pages(TOPICS)) >= MAX_THREADS:
                     return f"there are already {MAX_THREADS} threads; add to one of them", False
             else:
                 if untrusted and not is_untrusted:
@@ -194,7 +194,7 @@ class DailyNotes:
     async def threads(self) -> list[Page]:
         def read() -> list[Page]:
             files = PageFiles(self._root)
-            found = [files.read(path) for path, _ in files.of(TOPICS)]
+            found = [files.read(path) for path, _ in files.list_pages(TOPICS)]
             return sorted((one[0] for one in found if one), key=lambda one: one.last, reverse=True)
 
         return await self._blocking(read)
@@ -246,8 +246,8 @@ def read_carried_heads(config: Config) -> Iterator[CarriedHead]:
 
     Days are in the owner's zone: they may begin a day earlier, or end a day later, than in UTC.
     """
-    for path in sorted(config.of(Paths).workspace.glob(_daily("*"))):
-        head = carried(path.read_text(encoding="utf-8", errors="replace"))
+    for path in sorted(config.get(Paths).workspace.glob(_daily("*"))):
+        head = extract_head(path.read_text(encoding="utf-8", errors="replace"))
         with suppress(ValueError):
             begin = datetime.fromisoformat(path.stem).replace(tzinfo=UTC).timestamp()
             if head:
@@ -291,7 +291,7 @@ class PageFiles:
 
     def stamps(self) -> Iterator[tuple[str, str]]:
         for folder in FOLDERS:
-            yield from self.of(folder)
+            yield from self.list_pages(folder)
 
     def document(self, key: str) -> Document | None:
         if (found := self.read(key)) is None:
@@ -316,7 +316,7 @@ class PageFiles:
         found = page(key, data.decode("utf-8", "replace"), untrusted=untrusted)
         return None if found is None else (found, stamp_of(stat))
 
-    def of(self, folder: str) -> list[tuple[str, str]]:
+    def list_pages(self, folder: str) -> list[tuple[str, str]]:
         """List the pages in *folder*, with their stamps."""
         try:
             found = self._root.stats(folder, MAX_PAGES)
@@ -360,7 +360,7 @@ class DailyNoteSearch:
     async def search(self, query: str, limit: int) -> list[SearchResult]:
         """Return excerpts of the *limit* best pages, from their current files."""
         try:
-            await self._indexed.look(self._write)
+            await self._indexed.update(self._write)
             return await self._blocking(partial(self._search, query, limit))
         except DatabaseUnusable as error:
             self._indexed.distrust(error)
@@ -371,7 +371,7 @@ class DailyNoteSearch:
 
         Those have it in people's lines, or cannot be written.  Raises ForgettingFailed.
         """
-        cleanse = partial(self._cleanse, asked(text), f"{tool} `{key}`")
+        cleanse = partial(self._cleanse, parse_query(text), f"{tool} `{key}`")
         try:
             await self._settle()
             return await self._write(cleanse)
@@ -383,10 +383,10 @@ class DailyNoteSearch:
             return await self._blocking(fn)
 
     def _search(self, query: str, limit: int) -> list[SearchResult]:
-        chosen = asked(query)
+        chosen = parse_query(query)
         found: list[SearchResult] = []
         wanted = SearchQuery(query=query, now=0.0)
-        for key in ranked(self._indexed.index.search(wanted))[:MAX_READ]:
+        for key in rank_keys(self._indexed.index.search(wanted))[:MAX_READ]:
             if len(found) == limit:
                 break
             read = self._files.read(key)
@@ -399,7 +399,7 @@ class DailyNoteSearch:
         for key in sorted(key for key, _ in self._files.stamps()):
             try:
                 new, is_changed = _rewrite(
-                    self._root, key, lambda text: cleansed(text, chosen, saved)
+                    self._root, key, lambda text: blank_entries(text, chosen, saved)
                 )
             except PathRefused:
                 left.append(key)  # one refused page must not block the others
@@ -407,7 +407,7 @@ class DailyNoteSearch:
             if is_changed:
                 changed.append(key)
             if may_have(new, chosen) and any(
-                having(one, chosen) == len(chosen) for one, _ in passages(new)
+                count_words(one, chosen) == len(chosen) for one, _ in passages(new)
             ):
                 left.append(key)
         self._indexed.drop(changed)

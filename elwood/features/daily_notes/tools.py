@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import SaveMemory
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
-from elwood.agent.session.paging import asked_page, page
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, reaching
+from elwood.agent.session.paging import page, parse_page
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, convert_refusals
 from elwood.features.daily_notes.notes import (
     MAX_ENTRY,
     TOPICS,
@@ -48,7 +48,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
     async def change(
         name: str, make: Callable[[str], str], context: ToolContext, *, begins: bool
     ) -> bool:
-        with reaching(f"{TOPICS}/{name}.md"):
+        with convert_refusals(f"{TOPICS}/{name}.md"):
             why, changed = await notes.change_thread(
                 name, make, untrusted=context.label.untrusted, begins=begins
             )
@@ -105,7 +105,7 @@ def command(notes: DailyNotes) -> SlashCommand:
     """Build ``/threads``, which lists threads or shows the entries of one, newest first."""
 
     async def show(call: CommandCall) -> CommandAnswer:
-        (name, number), threads = asked_page(call.given), await notes.threads()
+        (name, number), threads = parse_page(call.given), await notes.threads()
         text = (
             "My threads. To see one, send /threads NAME:"
             if threads

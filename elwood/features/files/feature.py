@@ -1,8 +1,8 @@
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 
 FEATURE = Feature(
     name="files",
-    build=imported("elwood.features.files.search_tools", "build"),
+    build=import_lazily("elwood.features.files.search_tools", "build"),
     tools={
         "list_files": "files.folder.list",
         "read_file": "files.file.read",

@@ -24,11 +24,11 @@ from elwood.agent.tools.tool import (
     ToolContext,
     ToolFailure,
     WorkspaceFiles,
-    reaching,
+    convert_refusals,
 )
 from elwood.features.files.tools import (
     MAX_PAGE,
-    named,
+    mark_names,
     plan_look,
     reading_tool,
     reading_tools,
@@ -37,7 +37,7 @@ from elwood.features.files.tools import (
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused
-from elwood.foundation.storage.files import File, Item, decoded, raw_lines
+from elwood.foundation.storage.files import File, Item, decode_line, raw_lines
 from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.regex import BadRegex, compile_regex
 
@@ -86,8 +86,8 @@ class FileSearch:
         self._blocking = blocking
 
     async def grep(self, given: Grep, context: ToolContext) -> str | Output:
-        with reaching(given.path):
-            reached = partial(self._files.reached, given.path, context.route)
+        with convert_refusals(given.path):
+            reached = partial(self._files.resolve, given.path, context.route)
             result = await self._blocking(lambda: matches(reached(), given))
         if result.why_cut:
             result.lines.append(f"[{result.why_cut}; choose a smaller folder, or a glob]")
@@ -100,12 +100,12 @@ class FileSearch:
         pattern = re.compile(translate(given.name))
 
         def list_items() -> tuple[list[Item], bool, str]:
-            root, path, start = self._files.reached(given.path, context.route)
+            root, path, start = self._files.resolve(given.path, context.route)
             items, more = root.walk(path)
             matching = [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])]
             return matching, more, start
 
-        with reaching(given.path):
+        with convert_refusals(given.path):
             items, more, start = await self._blocking(list_items)
         listed = items[:MAX_NAMES]
         lines = [
@@ -118,7 +118,7 @@ class FileSearch:
             lines.append(
                 "[the folder has too many entries; not all were searched; choose a smaller one]"
             )
-        return named("\n".join(lines) or "no match", listed)
+        return mark_names("\n".join(lines) or "no match", listed)
 
 
 @attrs.define
@@ -181,7 +181,7 @@ def matches(
             line = raw.rstrip(b"\r\n")
             if (end := search(line)) is None:
                 continue
-            shown = _cut_around(decoded(line), len(decoded(line[:end])))
+            shown = _cut_around(decode_line(line), len(decode_line(line[:end])))
             text = f"{escape_name(path)}:{number}: {shown}"
             result.room -= len(text) + 1
             if len(result.lines) == MAX_MATCHES or result.room <= 0:
@@ -213,7 +213,7 @@ def _cut_around(line: str, end: int) -> str:
 
 async def build(core: Core, others: Gathered) -> Parts:
     blocking = core.environment.blocking
-    files = WorkspaceFiles(core.workspace, others.lent, others.place)
+    files = WorkspaceFiles(core.workspace, others.lent, others.map_path)
     return Parts(
         tools=[
             *reading_tools(files, blocking),

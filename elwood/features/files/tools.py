@@ -16,12 +16,12 @@ from elwood.agent.tools.tool import (
     ToolContext,
     ToolFailure,
     WorkspaceFiles,
+    convert_refusals,
     in_words,
-    reaching,
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
-from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines, refuse_binary
+from elwood.foundation.storage.files import File, Item, Root, decode_line, raw_lines, refuse_binary
 from elwood.foundation.storage.paths import holds_secrets, protection
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import escape_name
@@ -67,7 +67,7 @@ async def plan_look(verb: str, given: _HasPath, context: ToolContext) -> Plan:
 async def scope_of_look(
     verb: str, files: WorkspaceFiles, blocking: Blocking, given: _HasPath, context: ToolContext
 ) -> ApprovalScope | None:
-    return await blocking(lambda: folder_scope(verb, *files.reached(given.path, context.route)))
+    return await blocking(lambda: folder_scope(verb, *files.resolve(given.path, context.route)))
 
 
 def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalScope | None:
@@ -78,7 +78,7 @@ def folder_scope(verb: str, root: Root, path: str, start: str = "") -> ApprovalS
     Elwood or start programs.
     """
     try:
-        located = root.located(path)
+        located = root.locate(path)
     except (PathRefused, Unconfined):
         return None  # the tool itself will fail, with the reason
     folder, _, name = located.rpartition("/")
@@ -100,15 +100,15 @@ class FileReader:
         self._blocking = blocking
 
     async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
-        with reaching(given.path):
+        with convert_refusals(given.path):
             return await self._blocking(lambda: self._list_folder(given, context))
 
     async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
-        with reaching(given.path):
+        with convert_refusals(given.path):
             return await self._blocking(lambda: self._read_page(given, context))
 
     def _list_folder(self, given: ListFiles, context: ToolContext) -> str | Output:
-        root, path, _ = self._files.reached(given.path, context.route)
+        root, path, _ = self._files.resolve(given.path, context.route)
         items, more = root.items(path)
         if not items:
             return f"{escape_name(given.path)} is an empty folder"
@@ -116,10 +116,10 @@ class FileReader:
         if more or len(items) > MAX_ITEMS:
             total = f"more than {len(items)}" if more else str(len(items))
             lines.append(f"[{MAX_ITEMS} of {total} entries are shown]")
-        return named("\n".join(lines), items[:MAX_ITEMS])
+        return mark_names("\n".join(lines), items[:MAX_ITEMS])
 
     def _read_page(self, given: ReadFile, context: ToolContext) -> str | Output:
-        root, path, _ = self._files.reached(given.path, context.route)
+        root, path, _ = self._files.resolve(given.path, context.route)
         with root.file(path) as file:
             lines, total = _cut_page(file, given)
         name = escape_name(given.path)
@@ -135,7 +135,7 @@ class FileReader:
         return Output(text, untrusted=True, origin=name) if file.untrusted else text
 
 
-def named(text: str, items: list[Item]) -> str | Output:
+def mark_names(text: str, items: list[Item]) -> str | Output:
     """Return *text*, which contains the names of *items*, marked if any of them is.
 
     Names are content too: they may have been chosen after reading untrusted text.
@@ -152,7 +152,7 @@ def _cut_page(file: File, given: ReadFile) -> tuple[list[str], int]:
         total += 1
         if total < given.offset or len(lines) == given.limit or room <= 0:
             continue
-        line = decoded(raw)
+        line = decode_line(raw)
         if len(line) > MAX_LINE:
             line = f"{line[:MAX_LINE]} [… line cut, it has {len(line):,} characters]"
         room -= len(line) + 1
@@ -254,10 +254,10 @@ class FileWriter:
             raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
 
         def write() -> str:
-            root, path, _ = self._files.reached(given.path, context.route)
+            root, path, _ = self._files.resolve(given.path, context.route)
             return root.write(path, data, untrusted=context.label.untrusted)
 
-        with reaching(given.path):
+        with convert_refusals(given.path):
             done = await self._blocking(write)
         return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
@@ -268,7 +268,7 @@ class FileWriter:
         untrusted = context.label.untrusted
 
         def edit() -> int:
-            root, path, _ = self._files.reached(given.path, context.route)
+            root, path, _ = self._files.resolve(given.path, context.route)
             with root.file(path) as file:
                 if file.stat.st_size > MAX_CONTENT:
                     raise PathRefused(given.path, _TOO_LARGE)
@@ -279,7 +279,7 @@ class FileWriter:
                 root.write(path, data, untrusted=untrusted_now, expect=file.stat)
                 return count
 
-        with reaching(given.path):
+        with convert_refusals(given.path):
             count = await self._blocking(edit)
         return f"edited {escape_name(given.path)}: {count} replaced"
 
@@ -294,7 +294,7 @@ class FileWriter:
 
     async def _plan(self, verb: str, path: str, text: str, context: ToolContext) -> Plan:
         def inspect() -> tuple[str, ApprovalScope | None, str]:
-            root, inner, start = self._files.reached(path, context.route)
+            root, inner, start = self._files.resolve(path, context.route)
             return _fingerprint(root, inner), folder_scope(verb, root, inner, start), inner
 
         before, scope, inner = await self._blocking(inspect)
@@ -327,7 +327,7 @@ def _apply_edit(given: EditText, data: bytes) -> tuple[bytes, int]:
 
 def _fingerprint(root: Root, path: str) -> str:
     """Return a fingerprint of the content at *path*, to notice a change."""
-    with reaching(path):
+    with convert_refusals(path):
         try:
             with root.file(path) as file:
                 return f"{file.stat.st_ino} {file.stat.st_size} {file.stat.st_mtime_ns}"

@@ -35,7 +35,7 @@ from elwood.foundation.runtime import (
     report_warning,
 )
 from elwood.foundation.sandbox.command import NoSandbox
-from elwood.foundation.storage.disk import Space, refusal, warning, write_or_report
+from elwood.foundation.storage.disk import Space, describe_room, refusal, write_or_report
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Rich
 
@@ -255,7 +255,7 @@ class DiskMonitor:
                 log.warning("free disk space unknown", extra={"of": name, "why": str(error)})
         low, full = self._settings.disk_warning, self._settings.disk_full
         self._admission.refusal = refusal(self._spaces, full)
-        little = warning(self._spaces, low, full)
+        little = describe_room(self._spaces, low, full)
         for what, why in ((LITTLE, little), (NONE, self._admission.refusal)):
             if why:
                 report_warning(what, why)
@@ -317,14 +317,14 @@ class Health:
                     self._check_actors()
             nursery.cancel_scope.cancel()
         if not self._stop.is_set():  # stopped by an escalation, not from outside
-            self._notify.stopping()
+            self._notify.announce_stop()
 
     async def _announce_states(self) -> None:
         await self._up.wait()
         log.info("elwood up")
         self._notify_ready()
         await self._stop.wait()
-        self._notify.stopping()
+        self._notify.announce_stop()
 
     async def _watch(self) -> None:
         period = min(EVERY, (self._notify.watchdog or EVERY) / 3)
@@ -402,9 +402,9 @@ class Health:
             await trio.sleep(RETRY)
 
     async def _write(self) -> None:
-        await self._disks.write(self._describe_status(), self._sent_warnings())
+        await self._disks.write(self._describe_status(), self._list_sent_warnings())
 
-    def _sent_warnings(self) -> tuple[str, ...]:
+    def _list_sent_warnings(self) -> tuple[str, ...]:
         """List the lasting warnings that were sent to the owner."""
         lasting = (self._build_alarm(one).subject for one in self._actor_table.stuck() if one.lasts)
         return tuple(self._sent[subject].text for subject in lasting if subject in self._sent)
@@ -451,7 +451,7 @@ def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: fl
 
     An actor without a status counts as down since *began*.
     """
-    now, silent = actor_table.now(), []
+    now, silent = actor_table.get_time(), []
     for name, limit in vital.items():
         status = actor_table.statuses.get(name)
         since: float | None = began
@@ -472,7 +472,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         await blocking(lambda: core.disk.replace(file, data))
 
     last = await blocking(lambda: parse_health_file(file.read_bytes() if file.is_file() else b""))
-    vitals, limits = core.vitals, core.config.of(Limits)
+    vitals, limits = core.vitals, core.config.get(Limits)
     if last is not None:
         vitals.last_error = last.vitals.last_error
         vitals.last_error_at = last.vitals.last_error_at
@@ -500,7 +500,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         partial(inspect, core),
         core.clock.now,
         core.admission,
-        core.config.of(HealthSettings),
+        core.config.get(HealthSettings),
         measure,
     )
     health = Health(

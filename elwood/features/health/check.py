@@ -6,7 +6,7 @@ from elwood.features.health.actor import parse_health_file
 from elwood.features.health.settings import HealthSettings
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import Calls, refusal, warning
+from elwood.foundation.storage.disk import Calls, describe_room, refusal
 from elwood.foundation.text.lines import duration, one_line
 
 # Seconds after which health.json is stale: three times the pause between two writes.
@@ -19,12 +19,12 @@ async def check(context: CheckContext) -> list[Finding]:
 
 def findings(config: Config, now: float) -> Iterator[Finding]:
     """Check the disks and health.json at Unix time *now*.  Blocks.  Raises OSError."""
-    settings, paths = config.of(HealthSettings), config.of(Paths)
+    settings, paths = config.get(HealthSettings), config.get(Paths)
     folders = {"the state folder": paths.state, "the workspace": paths.workspace}
     spaces = {name: Calls().space(path) for name, path in folders.items() if path.is_dir()}
     if full := refusal(spaces, settings.disk_full):
         yield Finding("problem", "disk", full, "free some space, or raise health.disk_full")
-    elif little := warning(spaces, settings.disk_warning, settings.disk_full):
+    elif little := describe_room(spaces, settings.disk_warning, settings.disk_full):
         yield Finding("warning", "disk", little, "free some space, or raise health.disk_warning")
     file = paths.state / "health.json"
     if (seen := parse_health_file(file.read_bytes() if file.exists() else b"")) is None:

@@ -1,8 +1,8 @@
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 
 FEATURE = Feature(
     name="health",
-    build=imported("elwood.features.health.actor", "build"),
+    build=import_lazily("elwood.features.health.actor", "build"),
     settings=("elwood.features.health.settings:HealthSettings",),
-    checks=(imported("elwood.features.health.check", "check"),),
+    checks=(import_lazily("elwood.features.health.check", "check"),),
 )

@@ -34,8 +34,8 @@ from elwood.features.mcp.questions import ServerQuestion, answer_to, question
 from elwood.features.mcp.results import (
     Block,
     Rendered,
-    fitted,
-    listing,
+    fit_text,
+    format_listing,
     messages,
     render,
     resources,
@@ -52,10 +52,10 @@ from elwood.foundation.runtime import (
     clear_error,
     describe,
     report_error,
-    waiting,
+    show_wait,
 )
 from elwood.foundation.storage.disk import DiskFull
-from elwood.foundation.text.lines import fenced, one_line
+from elwood.foundation.text.lines import fence, one_line
 
 if TYPE_CHECKING:
     from elwood.features.mcp.client import Connection
@@ -370,7 +370,7 @@ class McpServer:
         self._calls[number] = label = _label(request)
         try:
             async with self._slots:
-                with waiting(label):
+                with show_wait(label):
                     rendered, failed = await self._fetch_result(connection, request, number)
         except NotConnected:
             if self._connection is connection:
@@ -393,13 +393,13 @@ class McpServer:
         folder = f"mcp/{self.name}"
         match request:
             case ReadResource(uri=""):
-                text = listing(await connection.list_resources(), "resources")
-                return fitted(text, folder, {}), False
+                text = format_listing(await connection.list_resources(), "resources")
+                return fit_text(text, folder, {}), False
             case ReadResource(uri=uri):
                 return resources(await connection.read_resource(uri), folder), False
             case ReadPrompt(name=""):
-                text = listing(await connection.list_prompts(), "prompts")
-                return fitted(text, folder, {}), False
+                text = format_listing(await connection.list_prompts(), "prompts")
+                return fit_text(text, folder, {}), False
             case ReadPrompt(name=name, arguments=given):
                 return messages(await connection.read_prompt(name, given), folder), False
             case CallTool():
@@ -487,7 +487,7 @@ class McpServer:
         """Show the state of the server in `elwood inspect`."""
         while True:
             what = f"requests ({self._summarize()})"
-            with waiting(what), trio.move_on_after(LOOK_EVERY) as scope:
+            with show_wait(what), trio.move_on_after(LOOK_EVERY) as scope:
                 await self._changed.wait()
             if scope.cancelled_caught:
                 self._size = await self._blocking(self._rss)
@@ -546,7 +546,7 @@ class McpServer:
         if code != offer.code:
             text = review(offer, self._book.accepted)
             head = f"{self.name} describes its tools as follows (unverified):"
-            return Steered(f"{head}\n\n{fenced(text)}", (f"/mcp accept {self.name} {offer.code}",))
+            return Steered(f"{head}\n\n{fence(text)}", (f"/mcp accept {self.name} {offer.code}",))
         accepted = {tool.name: tool for tool in offer.waiting}
         self._book.accepted = dict(sorted((self._book.accepted | accepted).items()))
         await self._store.write(self._book)

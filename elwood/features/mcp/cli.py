@@ -23,13 +23,13 @@ PAGE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\
 
 
 def log_in(config: Config, given: Namespace) -> int:
-    servers = config.of(McpServers).by_name
+    servers = config.get(McpServers).by_name
     name: str = given.name
     if name not in servers:
         raise CliFailure(f"there is no MCP server {name}; there is: {', '.join(servers) or 'none'}")
     if servers[name].auth != "oauth":
         raise CliFailure(f'{name} has no login; write auth = "oauth" into mcp_servers.{name}')
-    store = LoginStore(config.of(Paths).state, name)
+    store = LoginStore(config.get(Paths).state, name)
     logging.getLogger("elwood.mcp").setLevel(logging.ERROR)
     try:
         count = trio.run(partial(_log_in, servers[name], store))

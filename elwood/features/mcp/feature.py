@@ -1,7 +1,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, LiveTools, imported
+from elwood.agent.feature import Feature, LiveTools, import_lazily
 from elwood.foundation.command_line import CliCommand
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ COMMAND = CliCommand(
         CliCommand(
             "mcp",
             'Log in to an MCP server (auth = "oauth") in a browser.',
-            imported("elwood.features.mcp.cli", "log_in"),
+            import_lazily("elwood.features.mcp.cli", "log_in"),
             lambda parser: parser.add_argument(
                 "name", metavar="NAME", help="the name of the server"
             ),
@@ -32,19 +32,19 @@ async def build(core: "Core", others: "Gathered") -> "Parts":
     from elwood.features.mcp.commands import mcp_command
     from elwood.features.mcp.settings import McpServers
 
-    if not core.config.of(McpServers).by_name:
+    if not core.config.get(McpServers).by_name:
         return Parts(commands=[mcp_command({})])
     from elwood.features.mcp import parts
 
     return await parts.build(core, others)
 
 
-def live(config: "Config") -> LiveTools:
+def get_live_tools(config: "Config") -> LiveTools:
     """Return the accepted tools, and the name prefix of each server's tools."""
     from elwood.features.mcp.settings import McpServers
     from elwood.foundation.settings import Paths
 
-    servers = config.of(McpServers).by_name
+    servers = config.get(McpServers).by_name
     prefixes = {f"{name}__": f"mcp.{name}." for name in servers}
     if not servers or Paths not in config.values:
         return LiveTools(prefixes=prefixes)
@@ -54,7 +54,7 @@ def live(config: "Config") -> LiveTools:
     ids = dict[str, str]()
     for name in servers:
         with suppress(OSError):  # the command may run as a user without access
-            book = read_book(book_path(config.of(Paths).state, name))
+            book = read_book(book_path(config.get(Paths).state, name))
             ids |= {model_name(name, tool): f"mcp.{name}.{tool}" for tool in book.accepted}
     return LiveTools(ids, prefixes)
 
@@ -64,6 +64,6 @@ FEATURE = Feature(
     build=build,
     settings=("elwood.features.mcp.settings:McpServers",),
     cli=(COMMAND,),
-    live=live,
+    live=get_live_tools,
     tools={"read_resource": "mcp.resource.read", "read_prompt": "mcp.prompt.read"},
 )

@@ -22,7 +22,7 @@ from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore, ServerStore
 from elwood.features.mcp.tools import make_tool, reader_tools
-from elwood.foundation.net.egress import is_reachable, pinned, resolved
+from elwood.foundation.net.egress import is_reachable, pin_route, resolve_host
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.sandbox.children import family, reap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
@@ -46,7 +46,7 @@ MISSING = "the MCP library is missing; install it: pip install 'elwood[mcp]'"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    servers = core.config.of(McpServers).by_name
+    servers = core.config.get(McpServers).by_name
     blocking = core.environment.blocking
     # Processes left by an earlier run; without the shell no other feature reaps them.
     await blocking(partial(reap, core.paths.state))
@@ -87,7 +87,7 @@ def _make_server(
     blocking, errors, pids = core.environment.blocking, LastWords(), set[int]()
 
     def show(definitions: Sequence[ToolDefinition]) -> None:
-        policy = core.config.of(PolicySettings)
+        policy = core.config.get(PolicySettings)
         tools = [make_tool(name, settings, policy, address, one) for one in definitions]
         live.clear()
         live.update({tool.name: tool for tool in tools})
@@ -187,7 +187,7 @@ def http_client(
     if settings.token is not None:
         headers["Authorization"] = f"Bearer {settings.token.reveal()}"
     return library_client(
-        route=pinned((lambda address: True) if settings.local else is_reachable, resolved),
+        route=pin_route((lambda address: True) if settings.local else is_reachable, resolve_host),
         headers=headers,
         read_timeout=READ_TIMEOUT,
         seen=on_status,
@@ -201,7 +201,7 @@ def _choose_sandbox(core: Core, others: Gathered, settings: ServerSettings) -> E
         context = SandboxContext(
             workspace=core.workspace.path,
             state=core.paths.state,
-            settings=core.config.of(SandboxSettings),
+            settings=core.config.get(SandboxSettings),
             blocking=core.environment.blocking,
         )
         return Launched(context, "direct")

@@ -44,10 +44,10 @@ def render(blocks: Iterable[Block], structured: object, folder: str) -> Rendered
         # Servers repeat it as text for clients without structured results.
         if not any(_has_value(part, structured) for part in parts):
             parts.append(text)
-    return fitted("\n\n".join(filter(None, parts)) or "(nothing)", folder, files)
+    return fit_text("\n\n".join(filter(None, parts)) or "(nothing)", folder, files)
 
 
-def fitted(text: str, folder: str, files: Mapping[str, bytes]) -> Rendered:
+def fit_text(text: str, folder: str, files: Mapping[str, bytes]) -> Rendered:
     """Cut a long *text* in the middle, and put the whole of it into a file."""
     if len(text) <= MAX_SHOWN:
         return Rendered(text, files)
@@ -91,7 +91,7 @@ def resource(block: Block, folder: str, files: dict[str, bytes]) -> str:
     return f"{uri}:\n{block.get('text', '')}"
 
 
-def listing(items: Iterable[Block], what: str) -> str:
+def format_listing(items: Iterable[Block], what: str) -> str:
     lines = []
     for one in items:
         called = one.get("uri") or one.get("uriTemplate") or one.get("name")
@@ -108,13 +108,13 @@ def listing(items: Iterable[Block], what: str) -> str:
 def messages(items: Iterable[Block], folder: str) -> Rendered:
     files: dict[str, bytes] = {}
     parts = [f"{one.get('role')}: {_format_block(one['content'], folder, files)}" for one in items]
-    return fitted("\n\n".join(parts), folder, files)
+    return fit_text("\n\n".join(parts), folder, files)
 
 
 def resources(items: Iterable[Block], folder: str) -> Rendered:
     files: dict[str, bytes] = {}
     parts = [resource(one, folder, files) for one in items]
-    return fitted("\n\n".join(parts) or "(nothing)", folder, files)
+    return fit_text("\n\n".join(parts) or "(nothing)", folder, files)
 
 
 def _add_file(kind: str, mime: object, data: object, folder: str, files: dict[str, bytes]) -> str:

@@ -211,9 +211,9 @@ def _check_mounts(loaded: Loaded) -> Iterator[Complaint]:
     """Report folders that a server must not read or write."""
     if Paths not in loaded.config.values:
         return
-    paths = loaded.config.of(Paths)
+    paths = loaded.config.get(Paths)
     state, workspace = (Path(os.path.realpath(one)) for one in (paths.state, paths.workspace))
-    for name, server in loaded.config.of(McpServers).by_name.items():
+    for name, server in loaded.config.get(McpServers).by_name.items():
         where = ("mcp_servers", name, "mounts")
         for folder, is_written in server.shown.items():
             real = Path(os.path.realpath(folder))

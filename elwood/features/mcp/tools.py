@@ -24,7 +24,7 @@ from elwood.features.mcp.messages import (
 from elwood.features.mcp.results import MAX_SHOWN
 from elwood.features.mcp.settings import ServerSettings, ToolRule
 from elwood.foundation.runtime import ActorCrashed, ActorDown, ActorUnavailable, Address
-from elwood.foundation.text.lines import cut, one_line
+from elwood.foundation.text.lines import one_line, shorten
 
 # Characters of the frame around an answer, and of arguments shown in one line.
 _FRAME, _ONE_LINE = 1000, 80
@@ -35,7 +35,7 @@ def origin(server: str) -> str:
     return f"MCP server {server}"
 
 
-def answer(server: str, result: CallDone | CallFailed, *, private: bool) -> Output:
+def format_answer(server: str, result: CallDone | CallFailed, *, private: bool) -> Output:
     """Return a server's result as untrusted text.  Raises ToolFailure."""
     source = origin(server)
     if isinstance(result, CallFailed):
@@ -68,7 +68,7 @@ def make_tool(
             result = CallFailed(str(error))
         except ActorCrashed as error:
             result = CallFailed(str(error), unknown=rule.effect != "pure")
-        return answer(name, result, private=settings.private)
+        return format_answer(name, result, private=settings.private)
 
     async def plan(given: dict[str, Any], context: ToolContext) -> Plan:
         await trio.lowlevel.checkpoint()
@@ -79,7 +79,7 @@ def make_tool(
         action = CallRemote(risk, open_world=True)
         return Plan(action, subject, {"pin": tool.pin}, f"{json.dumps(given)}\n{sent}")
 
-    description = cut(tool.description or tool.title or "(no description)", MAX_DESCRIPTION)
+    description = shorten(tool.description or tool.title or "(no description)", MAX_DESCRIPTION)
     return Tool(
         name=called,
         id=id_,
@@ -128,7 +128,7 @@ def reader_tools(
             result = await servers[server].ask(request)
         except ActorUnavailable as error:
             result = CallFailed(str(error))
-        return answer(server, result, private=settings[server].private)
+        return format_answer(server, result, private=settings[server].private)
 
     async def read_resource(given: ResourceToRead, context: ToolContext) -> Output:
         return await ask(given.server, ReadResource(uri=given.uri))

@@ -97,7 +97,7 @@ class ElwoodTools:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._settings = config.of(McpServeSettings)
+        self._settings = config.get(McpServeSettings)
         self._slots = trio.CapacityLimiter(MAX_WORKING)
 
     async def search(self, given: SearchArguments, progress: Progress) -> str:
@@ -142,7 +142,7 @@ class ElwoodTools:
 
     async def _send_command(self, command: str, *words: str) -> str:
         """Send a command to the service.  Raises ServiceUnreachable, CliFailure."""
-        runtime = self._config.of(Paths).runtime
+        runtime = self._config.get(Paths).runtime
         answer = await self._blocking(partial(control.ask, runtime, command, *words))
         if not answer.ok:
             raise CliFailure(answer.text)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand, CliFailure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COMMAND = CliCommand(
 
 FEATURE = Feature(
     name="mcp_serve",
-    build=imported("elwood.features.mcp_serve.parts", "build"),
+    build=import_lazily("elwood.features.mcp_serve.parts", "build"),
     settings=("elwood.features.mcp_serve.settings:McpServeSettings",),
     cli=(COMMAND,),
     sessions="mcp-",

@@ -41,7 +41,7 @@ NOT_HERE = "another program reads this conversation, and gets only the final ans
 
 async def build(core: Core, others: Gathered) -> Parts:
     # An app for one message would exit before it could answer another one.
-    is_on = core.config.of(McpServeSettings).ask and core.stays
+    is_on = core.config.get(McpServeSettings).ask and core.stays
     control = [ControlCommand(name=ASK, run=partial(_handle_ask, core) if is_on else _refuse)]
     if not is_on:
         return Parts(control=control)

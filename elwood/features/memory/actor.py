@@ -49,7 +49,7 @@ from elwood.foundation.storage.search_index import (
     SearchIndex,
     SearchQuery,
     fingerprint,
-    ranked,
+    rank_keys,
 )
 
 log = logging.getLogger("elwood.memory")
@@ -131,7 +131,7 @@ class Memory:
                             unlearn = partial(self._store.unlearn, session, parts)
                             message.reply.set(await self._command(unlearn))
                         case SettleObservation(code=code, keep=is_kept):
-                            settle = partial(self._store.settle, code, is_kept=is_kept)
+                            settle = partial(self._store.decide_observation, code, is_kept=is_kept)
                             message.reply.set(await self._command(settle))
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
@@ -217,12 +217,12 @@ class Memory:
         store, vectors, vector = self._store, self._vectors, None
         query = SearchQuery(query=message.query, now=self._now())
         if vectors is not None:
-            vector = await vectors.of(message.query)
+            vector = await vectors.embed_question(message.query)
 
         def search() -> list[Note]:
             close: Sequence[str] = ()
             if vectors is not None and vector is not None:
-                close = ranked(near(store.indexed.index, vectors.model, vector, query))
+                close = rank_keys(find_near(store.indexed.index, vectors.model, vector, query))
             return store.search(query, message.limit, close)
 
         return await self._indexed(search, [])
@@ -246,7 +246,7 @@ class Memory:
 
     async def _update_index(self) -> None:
         try:
-            count = await self._store.indexed.look(self._write)
+            count = await self._store.indexed.update(self._write)
         except DatabaseUnusable as error:
             log.warning("memory index not up to date", extra={"why": str(error)})
             report_error(INDEX, str(error))
@@ -282,7 +282,7 @@ class NoteVectors:
         self._due = trio.Event()
         self._silent_until = -math.inf
 
-    async def of(self, question: str) -> Vector | None:
+    async def embed_question(self, question: str) -> Vector | None:
         """Return the vector of *question*; None if the service fails or is slow."""
         if trio.current_time() < self._silent_until:
             return None
@@ -318,7 +318,7 @@ class NoteVectors:
     async def _add_missing(self) -> None:
         before = NEWEST
         while without := await self._blocking(
-            partial(missing, self._index, self.model, before, BATCH)
+            partial(list_unembedded, self._index, self.model, before, BATCH)
         ):
             before = without[-1][1]
             read = partial(self._store.read, [key for key, _ in without])
@@ -331,7 +331,7 @@ class NoteVectors:
                 (id_, fingerprint(note.text), vector)
                 for (id_, note), vector in zip(found, vectors, strict=True)
             ]
-            await self._write(partial(put, self._index, self.model, rows))
+            await self._write(partial(store_vectors, self._index, self.model, rows))
             self._note_success()
 
     async def _embed(self, texts: Sequence[str]) -> Sequence[Vector]:
@@ -367,18 +367,22 @@ class NoteVectors:
 # --- in the index; these block, and raise DatabaseUnusable ----------------------------------------
 
 
-def missing(index: SearchIndex, model: str, before: int, limit: int) -> list[tuple[str, int]]:
+def list_unembedded(
+    index: SearchIndex, model: str, before: int, limit: int
+) -> list[tuple[str, int]]:
     """List key and number of active notes without a vector of *model*, newest entry first.
 
     Only numbers below *before*: pass the last number to continue.
     """
-    with index.reading() as db:
+    with index.open_reader() as db:
         return db.execute(_MISSING, (model, before, limit)).fetchall()
 
 
-def put(index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vector]]) -> None:
+def store_vectors(
+    index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vector]]
+) -> None:
     """Store vectors of *model* by note number, unless the note's text has changed since."""
-    with index.writing() as db:
+    with index.open_writer() as db:
         for number, text_hash, vector in vectors:
             of_unit = unit(vector)
             db.execute(
@@ -388,12 +392,14 @@ def put(index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vect
             )
 
 
-def near(index: SearchIndex, model: str, vector: Vector, query: SearchQuery) -> list[SearchHit]:
+def find_near(
+    index: SearchIndex, model: str, vector: Vector, query: SearchQuery
+) -> list[SearchHit]:
     """Find the notes that *query* allows whose vectors of *model* are near to *vector*."""
     wanted = unit(vector)
     rough, size = signs(wanted), len(_bits(wanted))
     hits = []
-    with index.reading() as db:
+    with index.open_reader() as db:
         near_ = [
             ((rough ^ int.from_bytes(bits, "little")).bit_count(), id_)
             for id_, bits in db.execute("SELECT id, bits FROM vectors WHERE model = ?", (model,))

@@ -16,12 +16,12 @@ import msgspec
 from elwood.features.memory.note import Note, expires
 from elwood.features.memory.store import NoteFiles
 from elwood.foundation.command_line import show_list
-from elwood.foundation.net.control import settle
+from elwood.foundation.net.control import print_response
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.text.lines import ago, cut
-from elwood.foundation.text.words import asked, having
+from elwood.foundation.text.lines import ago, shorten
+from elwood.foundation.text.words import count_words, parse_query
 
 # Characters of a note in a list.
 GLIMPSE = 160
@@ -36,7 +36,7 @@ def list_notes(config: Config, given: Namespace) -> int:
         if given.kind in (None, note.kind) and given.status in (None, note.status)
     )
     _show(islice(wanted, given.limit), given, "There are no notes.")
-    for name in files.passed_over():
+    for name in files.list_ignored():
         print(
             f"{name}: skipped, because its name is not a valid key (a-z, 0-9, -)", file=sys.stderr
         )
@@ -44,10 +44,10 @@ def list_notes(config: Config, given: Namespace) -> int:
 
 
 def search(config: Config, given: Namespace) -> int:
-    chosen, now = asked(" ".join(given.query)), time.time()
+    chosen, now = parse_query(" ".join(given.query)), time.time()
     kept = [note for note in _newest(_files(config)) if note.status == "active"]
     alive = [note for note in kept if (until := expires(note)) is None or until > now]
-    counts = [having(note.words, chosen) for note in alive]
+    counts = [count_words(note.words, chosen) for note in alive]
     most = max(counts, default=0)
     found = [note for note, count in zip(alive, counts, strict=True) if count == most > 0]
     _show(found[: given.limit], given, "No note has any of these words.")
@@ -64,12 +64,12 @@ def show(config: Config, given: Namespace) -> int:
 
 
 def forget(config: Config, given: Namespace) -> int:
-    return settle(config.of(Paths).runtime, "forget", *given.keys)
+    return print_response(config.get(Paths).runtime, "forget", *given.keys)
 
 
 def _files(config: Config) -> NoteFiles:
     disk = Disk(blocking=inline, clock=time.time)
-    return NoteFiles(config.of(Paths).state / "memory", disk)
+    return NoteFiles(config.get(Paths).state / "memory", disk)
 
 
 def _newest(files: NoteFiles) -> list[Note]:
@@ -89,6 +89,6 @@ def _show(notes: Iterable[Note], given: Namespace, none: str) -> None:
             changed = ago(now - datetime.fromisoformat(note.updated).timestamp())
         fields = {**msgspec.structs.asdict(note), "kind": note.kind}
         prefix = f"[{', '.join(marks)}] " if marks else ""
-        text = cut(" ".join(note.text.split()), GLIMPSE)
+        text = shorten(" ".join(note.text.split()), GLIMPSE)
         found.append((fields, (changed, note.key, f"{prefix}{text}\n")))
     show_list(("changed", "key", "note"), found, given, none)

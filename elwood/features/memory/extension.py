@@ -23,7 +23,14 @@ from elwood.agent.session.log.entries import Node, Observed, Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.turns import Turn
-from elwood.features.memory.learning import PROMPT, Fact, Observation, Unreadable, read, request
+from elwood.features.memory.learning import (
+    PROMPT,
+    Fact,
+    Observation,
+    Unreadable,
+    parse_facts,
+    request,
+)
 from elwood.features.memory.messages import (
     GetOverview,
     Learn,
@@ -37,7 +44,7 @@ from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.words import asked, having
+from elwood.foundation.text.words import count_words, parse_query
 
 log = logging.getLogger("elwood.memory")
 
@@ -99,7 +106,7 @@ class Learning:
         answer = await ask_model(self._models.ask, wanted, trio.current_time() + LIMIT)
         if not isinstance(answer, Completion):
             return Unreadable(answer.why)
-        found = read(answer, self.redact)
+        found = parse_facts(answer, self.redact)
         if isinstance(found, Unreadable):
             log.warning("response of the observer not understood", extra={"why": found.why})
             return ()
@@ -193,7 +200,7 @@ class MemoryExtension(SessionExtension):
         state = self._log.state
         return state.is_idle and self.is_behind and state.turns > self._tried
 
-    async def taken_back(self, gone: TakenBack) -> None:
+    async def remove_turns(self, gone: TakenBack) -> None:
         if is_unattended(self._log.id):
             return
         with trio.move_on_after(UNLEARN_WAIT):
@@ -263,13 +270,13 @@ def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ..
 
     Pending notes, and those that may hold strangers' words, are never chosen.
     """
-    chosen = asked(message)
+    chosen = parse_query(message)
     fitting: list[tuple[tuple[int, str], Note]] = []
     for note in notes:
         if note.untrusted or note.status != "active":
             continue
-        matched = having(note.words, chosen)
-        named = having(msgspec.structs.replace(note, text="").words, chosen)
+        matched = count_words(note.words, chosen)
+        named = count_words(msgspec.structs.replace(note, text="").words, chosen)
         if named or matched >= ENOUGH:
             fitting.append(((matched + named, note.updated), note))
     fitting.sort(key=lambda one: one[0], reverse=True)

@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand, count, json_switch
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ COMMAND = CliCommand(
     "memory",
     "Show, search or forget notes.",
     within=(
-        CliCommand("list", "List the newest notes.", imported(CLI, "list_notes"), _of_list),
-        CliCommand("search", "Find notes by words.", imported(CLI, "search"), _of_search),
-        CliCommand("show", "Print the file of a note.", imported(CLI, "show"), _of_note),
+        CliCommand("list", "List the newest notes.", import_lazily(CLI, "list_notes"), _of_list),
+        CliCommand("search", "Find notes by words.", import_lazily(CLI, "search"), _of_search),
+        CliCommand("show", "Print the file of a note.", import_lazily(CLI, "show"), _of_note),
         CliCommand(
             "forget",
             "Delete notes for good; Elwood must be running.",
-            imported(CLI, "forget"),
+            import_lazily(CLI, "forget"),
             _of_forget,
         ),
     ),
@@ -68,7 +68,7 @@ COMMAND = CliCommand(
 
 FEATURE = Feature(
     name="memory",
-    build=imported("elwood.features.memory.parts", "build"),
+    build=import_lazily("elwood.features.memory.parts", "build"),
     settings=(
         "elwood.features.memory.settings:MemorySettings",
         "elwood.features.memory.settings:LearningSettings",

@@ -22,7 +22,7 @@ from elwood.agent.conversation.message import (
     Results,
     remove_opening,
 )
-from elwood.features.memory.note import MAX_SOURCE, Note, NoteDraft, fields_of, moment, stamped
+from elwood.features.memory.note import MAX_SOURCE, Note, NoteDraft, fields_of, format_time, moment
 from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.secrets.redaction import MASK
 from elwood.foundation.text.characters import well_formed, wrap_untrusted
@@ -75,12 +75,12 @@ class Observation(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Key of its pending note; the same for equal observations."""
-        return self.note or f"seen-{_hash(f'{self.batch} {self.key} {normal(self.text)}')[:16]}"
+        return self.note or f"seen-{_hash(f'{self.batch} {self.key} {normalize(self.text)}')[:16]}"
 
     @property
     def code(self) -> str:
         """Code of the fact in commands; the same for equal facts."""
-        return _hash(f"{self.key} {normal(self.text)}")[:CODE]
+        return _hash(f"{self.key} {normalize(self.text)}")[:CODE]
 
 
 class LearningQuestion(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class LearningPlan(msgspec.Struct, frozen=True):
 # --- equal facts ----------------------------------------------------------------------------------
 
 
-def normal(text: str) -> str:
+def normalize(text: str) -> str:
     """Normalize *text* so that two wordings of a fact compare equal.
 
     >>> normal("The owner's  sister is Ada.") == normal("owner's sister is ADA")
@@ -123,7 +123,7 @@ def digests(key: str, text: str) -> tuple[str, str]:
     True
     """
     words = (word for word in re.findall(r"\w+", _plain(text)) if word not in _EMPTY)
-    return _hash(f"key {key}"), _hash(f"text {' '.join(words) or normal(text)}")
+    return _hash(f"key {key}"), _hash(f"text {' '.join(words) or normalize(text)}")
 
 
 def conversations(observed: Iterable[Observation]) -> int:
@@ -145,7 +145,7 @@ def draft_of(one: Observation) -> NoteDraft:
     lines = {
         "about": one.key,
         "kind": one.kind,
-        "seen": stamped(one.at),
+        "seen": format_time(one.at),
         "batch": one.batch,
         "asked": "yes" if one.asked else "no",
     }
@@ -184,7 +184,7 @@ def observations_of(notes: Iterable[Note]) -> list[Observation]:
 # --- planning -------------------------------------------------------------------------------------
 
 
-def learn(
+def plan_changes(
     found: Sequence[Observation],
     pending: Iterable[Observation],
     known: Iterable[Note],
@@ -211,7 +211,7 @@ def learn(
         waiting.setdefault(one.name, one)
 
     questions: list[LearningQuestion] = []
-    for key, ways in _trusted_by_key(waiting.values()).items():
+    for key, ways in _group_trusted(waiting.values()).items():
         old = facts.get(key)
         rival = old.text if old is not None and not old.untrusted else ""
         for seen in ways:
@@ -244,15 +244,15 @@ def learn(
 def _is_known(one: Observation, old: Note) -> bool:
     # An untrusted note does not make a fact known: the owner may say it, too.
     is_comparable = one.label.untrusted or not old.untrusted
-    return is_comparable and normal(old.text) == normal(one.text)
+    return is_comparable and normalize(old.text) == normalize(one.text)
 
 
-def _trusted_by_key(waiting: Iterable[Observation]) -> Mapping[str, list[list[Observation]]]:
+def _group_trusted(waiting: Iterable[Observation]) -> Mapping[str, list[list[Observation]]]:
     """Group trusted observations by key, then by equal text, the oldest first."""
     found: dict[str, dict[str, list[Observation]]] = {}
     for one in sorted(waiting, key=_at):
         if not one.label.untrusted:
-            found.setdefault(one.key, {}).setdefault(normal(one.text), []).append(one)
+            found.setdefault(one.key, {}).setdefault(normalize(one.text), []).append(one)
     return {key: list(ways.values()) for key, ways in found.items()}
 
 
@@ -291,7 +291,7 @@ def plan_decision(
     return LearningPlan(dropped=tuple(one.name for one in chosen), buried=buried)
 
 
-def listing(pending: Iterable[Observation]) -> str:
+def list_observations(pending: Iterable[Observation]) -> str:
     """Format the pending observations, the newest first, for the owner.
 
     >>> listing([])
@@ -306,19 +306,19 @@ def listing(pending: Iterable[Observation]) -> str:
     for code, seen in list(shown.items())[:MAX_LISTED]:
         strange = ", may contain strangers' words" if seen[0].label.untrusted else ""
         times = "once" if len(seen) == 1 else f"{len(seen)} times"
-        lines.append(f"{code}: {_quoted(seen[0].text)} (seen {times}{strange})")
+        lines.append(f"{code}: {_quote(seen[0].text)} (seen {times}{strange})")
     if len(shown) > MAX_LISTED:
         lines.append(f"… and {len(shown) - MAX_LISTED} more")
     return "\n".join([*lines, "/memory keep CODE remembers one, /memory drop CODE drops it."])
 
 
 def _question(one: Observation, rival: str) -> LearningQuestion:
-    before = f"\nMy note says: {_quoted(rival)}" if rival else ""
-    text = f"You said: {_quoted(one.text)}{before}\nShall I remember this?"
+    before = f"\nMy note says: {_quote(rival)}" if rival else ""
+    text = f"You said: {_quote(one.text)}{before}\nShall I remember this?"
     return LearningQuestion(text, (f"/memory keep {one.code}", f"/memory drop {one.code}"))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"“{one_line(text, MAX_TEXT)}”"
 
 
@@ -395,7 +395,7 @@ def request(messages: Iterable[Message], known: Iterable[Note], label: Label) ->
     return "\n".join([wrap_untrusted("known", "\n".join(listed)), *reversed(parts)])
 
 
-def read(answer: Completion, redact: Callable[[str], str]) -> tuple[Fact, ...] | Unreadable:
+def parse_facts(answer: Completion, redact: Callable[[str], str]) -> tuple[Fact, ...] | Unreadable:
     """Parse the observer's answer; never raises, for any answer.
 
     Facts that are too long, have no key or contain a secret (by *redact*) are left out.
@@ -413,11 +413,11 @@ def read(answer: Completion, redact: Callable[[str], str]) -> tuple[Fact, ...] |
     found: dict[tuple[str, str], Fact] = {}
     for fact in facts:
         key, text = slug(fact.key), one_line(fact.text, MAX_TEXT + 1)
-        if not key or not normal(text) or len(text) > MAX_TEXT:
+        if not key or not normalize(text) or len(text) > MAX_TEXT:
             continue
         if redact(text) != text or MASK in text or redact(key) != key:
             continue
-        found.setdefault((key, normal(text)), Fact(fact.kind, key, text))
+        found.setdefault((key, normalize(text)), Fact(fact.kind, key, text))
     return tuple(found.values())[:MAX_FACTS]
 
 

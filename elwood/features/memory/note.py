@@ -136,7 +136,7 @@ def expires(note: Note) -> float | None:
     return since + ttl if ttl is not None and since is not None else None
 
 
-def stamped(now: float) -> str:
+def format_time(now: float) -> str:
     """Format the Unix time *now* for a note."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
 

@@ -15,12 +15,12 @@ from elwood.agent.models.settings import Providers, can_think
 from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
-from elwood.agent.session.paging import asked_page, page
+from elwood.agent.session.paging import page, parse_page
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import TextSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
-from elwood.features.memory.learning import listing, observations_of
+from elwood.features.memory.learning import list_observations, observations_of
 from elwood.features.memory.messages import (
     Forget,
     GetOverview,
@@ -45,7 +45,7 @@ from elwood.features.memory.tools import (
 )
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
-from elwood.foundation.text.lines import cut
+from elwood.foundation.text.lines import shorten
 
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
@@ -77,12 +77,12 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
 
     *embedder* replaces the configured one.
     """
-    settings, state = core.config.of(MemorySettings), core.paths.state
+    settings, state = core.config.get(MemorySettings), core.paths.state
     mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
     memory = mailbox.address
     client = Client(connections=4)
     core.closing.push_async_callback(client.aclose)
-    providers = core.config.of(Providers).by_name
+    providers = core.config.get(Providers).by_name
     if embedder is None and (model := settings.embeddings) is not None:
         embedder = HttpEmbedder(model, providers[split_name(model)[0]], client)
     search = NoteSearch(memory)
@@ -93,7 +93,7 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         embedder=embedder and ThroughModels(embedder.model, core.models),
         others=others.searches,
     )
-    learning, idle = _learning(core), core.config.of(SessionSettings).idle
+    learning, idle = _learning(core), core.config.get(SessionSettings).idle
     return Parts(
         actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
         tools=tools(memory, others.searches),
@@ -132,12 +132,12 @@ def search_command(searches: Sequence[TextSearch]) -> ControlCommand:
 
 def _learning(core: Core) -> Learning:
     """Build what observers share; learning is off if the observer's model is the offline one."""
-    configured = core.config.of(LearningSettings)
+    configured = core.config.get(LearningSettings)
     if not can_think(core.config, ROLE):
         configured = attrs.evolve(configured, mode="off")
 
     def settings() -> LearningSettings:
-        own = core.own.now.of(OwnLearning)
+        own = core.own.now.get(OwnLearning)
         mode = configured.mode if own.on else "off"
         return attrs.evolve(
             configured, mode=mode, threshold=max(configured.threshold, own.threshold)
@@ -150,7 +150,7 @@ async def command(
     memory: Address[MemoryMail], searches: Sequence[TextSearch], call: CommandCall
 ) -> CommandAnswer:
     """Run ``/memory``; *searches* answer ``/memory search``."""
-    given, number = asked_page(call.given)
+    given, number = parse_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
         if given:
             if given in LISTS:
@@ -181,7 +181,7 @@ async def _run_subcommand(
                 memory, key.lower(), "archived" if word == "archive" else "active"
             )
         case ["pending"]:
-            return listing(observations_of((await memory.ask(GetOverview())).pending))
+            return list_observations(observations_of((await memory.ask(GetOverview())).pending))
         case ["keep" | "drop" as word, code]:
             settle = SettleObservation(code=code.strip(), keep=word == "keep")
             return (await memory.ask(settle)).text
@@ -230,4 +230,4 @@ def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
 
 def _list_line(note: Note) -> str:
     kind = f" ({note.kind})" if note.kind != "fact" else ""
-    return f"- {note.key}{kind}: {cut(' '.join(note.text.split()), GLIMPSE)}"
+    return f"- {note.key}{kind}: {shorten(' '.join(note.text.split()), GLIMPSE)}"

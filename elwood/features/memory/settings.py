@@ -10,7 +10,7 @@ from elwood.foundation.settings import Complaint, Loaded, Section, at_least, bet
 
 
 def _makes_vectors(loaded: Loaded) -> Iterator[Complaint]:
-    if (loaded.config.of(MemorySettings).embeddings or "").startswith("offline/"):
+    if (loaded.config.get(MemorySettings).embeddings or "").startswith("offline/"):
         what, remedy = "the offline model has no embeddings", "choose another, or remove it"
         yield ("memory", "embeddings"), what, remedy
 

@@ -25,8 +25,8 @@ from elwood.features.memory.learning import (
     LearningPlan,
     Observation,
     digests,
-    learn,
     observations_of,
+    plan_changes,
     plan_decision,
 )
 from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Unsaved
@@ -35,19 +35,19 @@ from elwood.features.memory.note import (
     Note,
     NoteDraft,
     expires,
+    format_time,
     parse,
     render,
-    stamped,
     wrong,
 )
 from elwood.features.memory.settings import LearningSettings
-from elwood.foundation.storage.disk import Disk, DiskFull, judged
+from elwood.foundation.storage.disk import Disk, DiskFull, convert_errors
 from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (
     DatabaseUnusable,
     Document,
     SearchQuery,
-    grouped,
+    group_hits,
     stamp_of,
 )
 from elwood.foundation.text.words import KEY
@@ -155,7 +155,7 @@ class NoteFiles:
                         stamp_of(entry.stat(follow_symlinks=False)),
                     )
 
-    def passed_over(self) -> list[str]:
+    def list_ignored(self) -> list[str]:
         """List the Markdown files whose names cannot be keys."""
         return sorted(
             entry.name
@@ -306,7 +306,7 @@ class NoteStore:
 
         Raises DatabaseUnusable.
         """
-        groups = grouped(self.indexed.index.search(query))
+        groups = group_hits(self.indexed.index.search(query))
         keys = [hit.key for group in groups for hit in group]
         if close:
             # Meaning must not rank an old version above a new one with the same words.
@@ -404,7 +404,7 @@ class NoteStore:
         return sum(1 for _ in self.files.stamps())
 
     def _build_note(self, draft: NoteDraft, before: Note | None) -> Note:
-        now = stamped(self._disk.clock())
+        now = format_time(self._disk.clock())
         old = before or Note(draft.key, "")
         return Note(
             draft.key,
@@ -451,11 +451,11 @@ class NoteStore:
         pending = self.indexed.look_up(self.observations)
         notes = self.read(list(dict.fromkeys(one.key for one in (*facts, *pending))))
         known = [note for note in notes if note.status == "active"]
-        plan = learn(facts, pending, known, settings)
+        plan = plan_changes(facts, pending, known, settings)
         self._apply(plan, batch, learned=True)
         return plan
 
-    def settle(self, code: str, *, is_kept: bool) -> str:
+    def decide_observation(self, code: str, *, is_kept: bool) -> str:
         """Keep or drop the observation *code*; return a message for the owner.
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
@@ -612,7 +612,7 @@ def _is_note(entry: "os.DirEntry[str]") -> bool:
 
 def _read(path: Path) -> bytes:
     """Read a file, b"" if it is missing.  Raises if it cannot be read."""
-    with judged(path), suppress(FileNotFoundError):
+    with convert_errors(path), suppress(FileNotFoundError):
         return path.read_bytes()
     return b""
 

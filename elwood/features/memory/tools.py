@@ -24,7 +24,7 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, TAG, TTL, Kind, Note, NoteDraft
 from elwood.features.memory.store import fuse_rankings
 from elwood.foundation.runtime import Address
-from elwood.foundation.text.words import KEY, asked, having
+from elwood.foundation.text.words import KEY, count_words, parse_query
 
 _MARKED = ", marked: the conversation has strangers' words"
 
@@ -110,7 +110,7 @@ class NoteTools:
     async def search(self, given: NoteQuery, context: ToolContext) -> str | Output:
         if not re.search(r"[^\W_]", given.query):
             raise ToolFailure("query has no words to search for")
-        also = (words for words in given.also if asked(words))
+        also = (words for words in given.also if parse_query(words))
         most = given.limit if given.kind is None else MAX_FOUND
         found = await search_all(self._searches, (given.query, *also), most)
         if given.kind is not None:
@@ -183,7 +183,9 @@ async def search_all(
     for one in sorted(searches, key=lambda one: one.name):
         found = [await one.search(each, limit) for each in queries]
         (notes if isinstance(one, NoteSearch) else others).extend(found)
-    return put_notes_first(merge_results(notes), merge_results(others), asked(queries[0]))[:limit]
+    return put_notes_first(merge_results(notes), merge_results(others), parse_query(queries[0]))[
+        :limit
+    ]
 
 
 def merge_results(lists: Iterable[Sequence[SearchResult]]) -> list[SearchResult]:
@@ -247,7 +249,7 @@ class NoteSearch:
 
 def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
     """Convert *notes* to results of a search for *query*."""
-    chosen = asked(query)
+    chosen = parse_query(query)
     found = []
     for note in notes:
         about: list[str] = [note.kind] if note.kind != "fact" else []
@@ -262,7 +264,7 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
                 label=note.label,
                 updated=note.updated,
                 about="; ".join(about),
-                words=having(note.words, chosen),
+                words=count_words(note.words, chosen),
                 kind=note.kind,
             )
         )

@@ -7,7 +7,7 @@ from elwood.foundation.settings import Paths
 
 async def check(context: CheckContext) -> list[Finding]:
     """Check the file as the app reads it; a missing file is fine.  Raises OSError."""
-    path = context.config.of(Paths).state / AGENT_FILE
+    path = context.config.get(Paths).state / AGENT_FILE
     try:
         context.own(text := await context.blocking(lambda: read(path)))
     except (ValueError, CliFailure) as error:

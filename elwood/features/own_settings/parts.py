@@ -21,8 +21,8 @@ from elwood.features.own_settings.settings import Personality
 from elwood.features.own_settings.store import FAILURES, LARGEST, STILL, OwnSettings, hash_text
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
-from elwood.foundation.settings import Settings, keys
-from elwood.foundation.text.lines import fenced
+from elwood.foundation.settings import Settings, yield_fields
+from elwood.foundation.text.lines import fence
 
 AGAIN = "It may be taken back already: I was interrupted. /settings tells."
 USAGE = (
@@ -58,7 +58,7 @@ class PersonalityPart:
     async def text(self, budget: int) -> str:
         """Return the text that is in force now."""
         await trio.lowlevel.checkpoint()
-        text = self._own.now.of(Personality).text.strip()
+        text = self._own.now.get(Personality).text.strip()
         return f"Your personality, from {AGENT_FILE}:\n{text}" if text else ""
 
 
@@ -75,7 +75,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
     async def plan(given: ChangeSettings, context: ToolContext) -> Plan:
         if given.text is None:
             return Plan(ReadFiles(), f"Read {AGENT_FILE}")
-        await keeper.look()
+        await keeper.refresh()
         old = keeper.text
         try:
             own.read(given.text)
@@ -89,7 +89,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
 
     async def run(given: ChangeSettings, context: ToolContext) -> Output:
         if given.text is None:
-            await keeper.look()
+            await keeper.refresh()
             problem = f"{STILL} {keeper.problem}\n\n" if keeper.problem else ""
             may = f"# Keys that it may contain:\n{list_keys(own.sections)}"
             return Output(f"{problem}{keeper.text}\n\n{may}")
@@ -122,7 +122,7 @@ async def run_settings(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
         return CommandAnswer(AGAIN, buttons=show)
     if call.given.strip() and not undo:
         return CommandAnswer(USAGE)
-    await keeper.look()
+    await keeper.refresh()
     if undo:
         before = keeper.text
         try:
@@ -130,12 +130,12 @@ async def run_settings(keeper: OwnSettings, call: CommandCall) -> CommandAnswer:
                 return CommandAnswer("There is no change to take back.", buttons=show)
         except FAILURES as error:
             return CommandAnswer(f"I could not take it back: {error}", buttons=show)
-        changed = fenced(diff(before, keeper.text))
+        changed = fence(diff(before, keeper.text))
         return CommandAnswer(f"I have taken back my last change:\n\n{changed}", buttons=show)
     if not (keeper.text or keeper.versions or keeper.problem):
         return CommandAnswer("I have no settings of my own. Tell me how I should behave.")
     lines = [f"{STILL}\n{keeper.problem}"] if keeper.problem else []
-    lines.append(fenced(keeper.text) if keeper.text else "I have no settings of my own now.")
+    lines.append(fence(keeper.text) if keeper.text else "I have no settings of my own now.")
     buttons = ("/settings undo",) if keeper.versions else ()
     return CommandAnswer("\n\n".join(lines), buttons=buttons)
 
@@ -157,5 +157,8 @@ def list_keys(sections: Sequence[type[Settings]]) -> str:
         section = kind.SECTION
         lines.append(f"[[{section.name}]]" if section.tables else f"[{section.name}]")
         item = section.tables.item if section.tables else kind
-        lines += [section.about, *(f"- {field.name}: {key.help}" for field, key in keys(item))]
+        lines += [
+            section.about,
+            *(f"- {field.name}: {key.help}" for field, key in yield_fields(item)),
+        ]
     return "\n".join(lines)

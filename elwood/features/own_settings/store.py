@@ -81,7 +81,7 @@ class OwnSettings:
     async def _watch(self) -> None:
         reported = ""
         while True:
-            await self.look()
+            await self.refresh()
             if self.problem:
                 report_error(READING, self.problem)
             else:
@@ -96,7 +96,7 @@ class OwnSettings:
     def _last_good(self) -> str:
         return self.versions[-1] if self.versions else ""
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         async with self._turn:
             await self._reload()
 

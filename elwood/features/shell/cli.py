@@ -17,8 +17,8 @@ from elwood.foundation.settings import Config, Paths
 
 def explain(config: Config, given: Namespace) -> int:
     """Print the decision about the command, for the owner and after untrusted text was read."""
-    policy, workspace = config.of(PolicySettings), str(config.of(Paths).workspace)
-    confined = config.of(SandboxSettings).kind != "direct"
+    policy, workspace = config.get(PolicySettings), str(config.get(Paths).workspace)
+    confined = config.get(SandboxSettings).kind != "direct"
     ruling = rule(given.text, policy, workspace, confined=confined)
     word = policy.word(NAME, ID)
     rules = Rules(tools={} if word is None else {NAME: word})

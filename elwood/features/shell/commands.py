@@ -17,7 +17,7 @@ from elwood.foundation.sandbox.instructions import (
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
-from elwood.foundation.text.lines import cut, escape_name, fenced
+from elwood.foundation.text.lines import escape_name, fence, shorten
 
 USAGE = (
     "/workspace review: show the changes.\n"
@@ -102,7 +102,7 @@ class WorkspaceReview:
             old.decode("utf-8", "replace"), new[:MAX_SHOWN].decode("utf-8", "replace")
         )
         rest = f"\n[{len(new) - MAX_SHOWN:,} more bytes]" if len(new) > MAX_SHOWN else ""
-        return f"{head}:\n{fenced(shown + rest)}"
+        return f"{head}:\n{fence(shown + rest)}"
 
 
 def describe_change(old: str, new: str) -> str:
@@ -123,7 +123,7 @@ def describe_change(old: str, new: str) -> str:
         *(f"+{line}" for line in after[start : len(after) - end]),
         *(f" {line}" for line in after[len(after) - end :][:1]),
     ]
-    shown = [escape_invisible(cut(line, MAX_LINE)) for line in lines[:MAX_LINES]]
+    shown = [escape_invisible(shorten(line, MAX_LINE)) for line in lines[:MAX_LINES]]
     more = len(lines) - len(shown)
     return "\n".join([*shown, *([f"[{more} more lines]"] if more else [])])
 

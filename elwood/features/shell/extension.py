@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from elwood.agent.session.extension import Reminder, SessionExtension, news
+from elwood.agent.session.extension import Reminder, SessionExtension, build_reminder
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.foundation.runtime import Blocking, Lock
@@ -36,10 +36,10 @@ class EnvironmentExtension(SessionExtension):
 
     async def _remind(self) -> Reminded | None:
         source = "the description of the sandbox"
-        return news(self._log, "environment", ENVIRONMENT, await self._look(), source)
+        return build_reminder(self._log, "environment", ENVIRONMENT, await self._look(), source)
 
 
-def looking(
+def build_probe(
     sandbox: Executor | NoSandbox, workspace: Path, zone: str, blocking: Blocking
 ) -> Callable[[], Awaitable[str]]:
     """Return a function that describes where commands run, and which programs they find.
@@ -62,7 +62,7 @@ def looking(
 async def _find_programs(sandbox: Executor | NoSandbox, workspace: Path, blocking: Blocking) -> str:
     if isinstance(sandbox, NoSandbox):
         return "commands cannot be run"
-    place = await blocking(partial(sandbox.place, workspace))
+    place = await blocking(partial(sandbox.map_path, workspace))
     walls = "no sandbox" if sandbox.rung == "direct" else f"{sandbox.rung}, no network"
     text = f"commands run in {place} ({walls})"
     with suppress(SandboxFailed):

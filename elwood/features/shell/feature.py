@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ COMMAND = CliCommand(
         CliCommand(
             "explain",
             "Show whether a command would run, need your approval or be refused.",
-            imported("elwood.features.shell.cli", "explain"),
+            import_lazily("elwood.features.shell.cli", "explain"),
             _arguments,
         ),
     ),
@@ -28,10 +28,10 @@ COMMAND = CliCommand(
 
 FEATURE = Feature(
     name="shell",
-    build=imported("elwood.features.shell.parts", "build"),
+    build=import_lazily("elwood.features.shell.parts", "build"),
     settings=("elwood.foundation.sandbox.settings:SandboxSettings",),
     cli=(COMMAND,),
-    checks=(imported("elwood.features.shell.parts", "check"),),
+    checks=(import_lazily("elwood.features.shell.parts", "check"),),
     tools={"run_command": "shell.command.run"},
-    lent=imported("elwood.features.shell.parts", "lend"),
+    lent=import_lazily("elwood.features.shell.parts", "list_mounts"),
 )

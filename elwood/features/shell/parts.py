@@ -13,9 +13,9 @@ from elwood.agent.parts import ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
-from elwood.agent.tools.tool import LentFolder, WorkspaceFiles
+from elwood.agent.tools.tool import MountedRoot, WorkspaceFiles
 from elwood.features.shell.commands import USAGE, WorkspaceReview
-from elwood.features.shell.extension import EnvironmentExtension, looking
+from elwood.features.shell.extension import EnvironmentExtension, build_probe
 from elwood.features.shell.tools import ID, NAME, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.net.control import ServiceUnreachable, ask
@@ -25,7 +25,7 @@ from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.sandbox.following import finish_interrupted
 from elwood.foundation.sandbox.instructions import SetAside, list_set_aside
 from elwood.foundation.sandbox.layout import missing_programs
-from elwood.foundation.sandbox.picking import Picked, engines, find_engine, pick
+from elwood.foundation.sandbox.picking import ChosenSandbox, engines, find_engine, pick
 from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.files import Root
@@ -54,7 +54,7 @@ class SandboxStatus(msgspec.Struct, frozen=True):
         return "\n".join((self.words, *(f"- {note}" for note in self.notes)))
 
 
-def describe_sandbox(picked: Picked | NoSandbox, settings: SandboxSettings) -> SandboxStatus:
+def describe_sandbox(picked: ChosenSandbox | NoSandbox, settings: SandboxSettings) -> SandboxStatus:
     """Describe the sandbox that was chosen."""
     if isinstance(picked, NoSandbox):
         words, is_meant = f"Commands cannot be run: {picked.why}", settings.kind == "none"
@@ -108,8 +108,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     blocking, paths = core.environment.blocking, core.paths
     if left := await blocking(lambda: reap(paths.state)):
         log.warning("stopped commands of an earlier run", extra={"count": left})
-    settings = core.config.of(SandboxSettings)
-    picked: Picked | NoSandbox
+    settings = core.config.get(SandboxSettings)
+    picked: ChosenSandbox | NoSandbox
     try:
         # Mounts have a place and are taken from the settings.
         folders = [one.root.path for one in others.lent if not one.place]
@@ -144,13 +144,13 @@ async def build(core: Core, others: Gathered) -> Parts:
         lambda one: core.table.end_warning(_change_subject(one)),
     )
     sandbox = picked if isinstance(picked, NoSandbox) else picked.executor
-    look = looking(sandbox, paths.workspace, core.config.of(Owner).timezone, blocking)
-    files = WorkspaceFiles(core.workspace, others.lent, others.place)
+    look = build_probe(sandbox, paths.workspace, core.config.get(Owner).timezone, blocking)
+    files = WorkspaceFiles(core.workspace, others.lent, others.map_path)
     return Parts(
-        tools=tools(sandbox, files, paths.state, blocking, core.config.of(PolicySettings), report),
+        tools=tools(sandbox, files, paths.state, blocking, core.config.get(PolicySettings), report),
         sandbox=sandbox,
         sessions=[partial(EnvironmentExtension, look)],
-        prompt=[MountedFolders(settings.mounts, others.place, blocking)],
+        prompt=[MountedFolders(settings.mounts, others.map_path, blocking)],
         commands=[
             SlashCommand(
                 name=COMMAND, help="how commands are kept safe", run=show, group="What I may do"
@@ -172,19 +172,19 @@ def _change_subject(one: SetAside) -> str:
     return f"set aside {one.id}"
 
 
-def lend(config: Config) -> list[LentFolder]:
-    return [_lend_mount(one) for one in config.of(SandboxSettings).mounts]
+def list_mounts(config: Config) -> list[MountedRoot]:
+    return [_lend_mount(one) for one in config.get(SandboxSettings).mounts]
 
 
-def _lend_mount(mount: FolderMount) -> LentFolder:
+def _lend_mount(mount: FolderMount) -> MountedRoot:
     strange = (".",) if mount.untrusted else ()
     root = Root(mount.path.resolve(), writable=mount.mode == "rw", dots=False, untrusted=strange)
-    return LentFolder(root, mount.place, addresses(mount.chats), mount.untrusted)
+    return MountedRoot(root, mount.place, addresses(mount.chats), mount.untrusted)
 
 
 async def check(context: CheckContext) -> list[Finding]:
     """Query the running Elwood, for the doctor; without one open a sandbox and close it again."""
-    settings, paths = context.config.of(SandboxSettings), context.config.of(Paths)
+    settings, paths = context.config.get(SandboxSettings), context.config.get(Paths)
     unknown = [] if settings.kind == "docker" else list(_unknown_programs(context.config))
     if settings.kind == "direct":
         return [*unknown, _check_confined(context.config)]
@@ -209,7 +209,7 @@ async def check(context: CheckContext) -> list[Finding]:
 
 def _unknown_programs(config: Config) -> Iterator[Finding]:
     """Report rules for commands of missing programs: they may be misspelt."""
-    policy = config.of(PolicySettings)
+    policy = config.get(PolicySettings)
     for key, rules in (("ask", policy.ask_commands), ("safe", policy.safe_commands)):
         for name in missing_programs(rule.split()[0] for rule in rules if rule.strip()):
             what = f"policy.{key}_commands names {name}, but commands find no such program"
@@ -234,7 +234,7 @@ async def _try_sandbox(
 
 
 def _check_confined(config: Config) -> Finding:
-    if config.of(PolicySettings).word(NAME, ID) == "deny":
+    if config.get(PolicySettings).word(NAME, ID) == "deny":
         return Finding("ok", "sandbox", "policy.deny forbids all commands")
     what = "commands are not confined, so Elwood asks you about each one"
     return Finding("warning", "sandbox", what, 'set sandbox.kind to "auto"')

@@ -18,7 +18,7 @@ from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import (
-    LentFolder,
+    MountedRoot,
     Output,
     Tool,
     ToolContext,
@@ -147,7 +147,7 @@ class CommandTool:
         sandbox = self._need_sandbox()
         verdict = judge(given.command, str(self._files.root.path))
         script = verdict if isinstance(verdict, Safe) and sandbox.rung != "direct" else None
-        mounts = [] if script else self._files.named_mounts(given.command, context.route)
+        mounts = [] if script else self._files.find_named_mounts(given.command, context.route)
         followed = await self._start_following(
             given.command, context, mounts, sandbox.rung, script is None
         )
@@ -155,7 +155,7 @@ class CommandTool:
         note = ""
         try:
             root = self._files.root
-            with nullcontext() if script else root.changing(followed.guarded):
+            with nullcontext() if script else root.expect_changes(followed.guarded):
                 try:
                     outcome = await self._run(given, script, mounts, sandbox, followed)
                 finally:
@@ -178,7 +178,7 @@ class CommandTool:
         self,
         given: ShellCommand,
         script: Safe | None,
-        mounts: Sequence[LentFolder],
+        mounts: Sequence[MountedRoot],
         sandbox: Executor,
         followed: FollowedCommand,
     ) -> CommandOutcome:
@@ -204,7 +204,7 @@ class CommandTool:
         self,
         command: str,
         context: ToolContext,
-        mounts: Sequence[LentFolder],
+        mounts: Sequence[MountedRoot],
         rung: Rung,
         writes: bool,
     ) -> FollowedCommand:
@@ -235,9 +235,9 @@ class CommandTool:
         for word in words[:MAX_WORDS]:
             # For commands "$HOME/a" is the file a, and a glob matches files in its folder.
             for name in dict.fromkeys((word, word.partition("/")[2] if "$" in word else word)):
-                root, path, _ = self._files.reached(_strip_glob(name), route)
+                root, path, _ = self._files.resolve(_strip_glob(name), route)
                 with suppress(PathRefused, Unconfined):
-                    yield root, root.located(path)
+                    yield root, root.locate(path)
 
     async def _finish_following(
         self, followed: FollowedCommand, outcome: CommandOutcome | None
@@ -269,7 +269,7 @@ class CommandTool:
         for word in (*implied, *words):
             if len(facts) >= MAX_FILES:
                 break
-            root, path, _ = self._files.reached(word, context.route)
+            root, path, _ = self._files.resolve(word, context.route)
             if (digest := _hash_file(root, path)) is not None:
                 facts[f"file {PurePosixPath(word)}"] = digest
         if "git" in words:

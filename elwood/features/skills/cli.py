@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import Candidate, Unusable, candidate, review
+from elwood.features.skills.skill import Candidate, Unusable, build_candidate, review
 from elwood.features.skills.store import (
     OWN,
     SkillRefused,
@@ -35,7 +35,7 @@ DEADLINE = 90.0
 
 def list_skills(config: Config, given: Namespace) -> int:
     """Print all skills, their folders, and what makes some unusable."""
-    listing, rows = _make_store(config).look(), []
+    listing, rows = _make_store(config).read_changes(), []
     for one in listing.skills:
         record = read_installed(one.path) if one.is_inside else None
         lacks, about = describe_missing(one.skill), [one.skill.description]
@@ -57,12 +57,12 @@ def list_skills(config: Config, given: Namespace) -> int:
 
 def install_skill(config: Config, given: Namespace) -> int:
     """Show the content of a skill and install it, with consent or ``--yes``."""
-    workspace = config.of(Paths).workspace
+    workspace = config.get(Paths).workspace
     try:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         offered = _read_candidate(given.source, given.folder)
         refuse_second(workspace, offered.skill.name)
-        hidden = _make_store(config).look().place_of(offered.skill.name)
+        hidden = _make_store(config).read_changes().place_of(offered.skill.name)
         print(escape_invisible(review(offered, hidden)).replace("⏎\n", "\n"))
         if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
@@ -90,7 +90,7 @@ def _read_candidate(source: str, folder: str) -> Candidate:
                 ["clone", "--quiet", "--depth=1", "--template=", "--", source, str(top)], scratch
             )
             commit = _run_git(["-C", str(top), "rev-parse", "HEAD"], scratch)
-        offered = candidate(read_tree(Root(top), folder), named, commit)
+        offered = build_candidate(read_tree(Root(top), folder), named, commit)
     if isinstance(offered, Unusable):
         raise SkillRefused(offered.why)
     return offered
@@ -122,7 +122,7 @@ def remove_skill(config: Config, given: Namespace) -> int:
         print("Nothing was removed.")
         return FAILURE
     try:
-        uninstall(config.of(Paths).workspace, name)
+        uninstall(config.get(Paths).workspace, name)
     except SkillRefused as error:
         raise CliFailure(error) from error
     print(f"Removed {name}.")
@@ -130,4 +130,4 @@ def remove_skill(config: Config, given: Namespace) -> int:
 
 
 def _make_store(config: Config) -> SkillStore:
-    return SkillStore(Root(config.of(Paths).workspace), in_thread, config.of(SkillSettings))
+    return SkillStore(Root(config.get(Paths).workspace), in_thread, config.get(SkillSettings))

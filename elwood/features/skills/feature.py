@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand, json_switch
 
 if TYPE_CHECKING:
@@ -27,25 +27,25 @@ def _add_remove_arguments(parser: "ArgumentParser") -> None:
 COMMAND = CliCommand(
     "skills",
     "List, install or remove skills.",
-    imported(CLI, "list_skills"),
+    import_lazily(CLI, "list_skills"),
     json_switch,
     within=(
         CliCommand(
             "list",
             "List the skills and their missing programs.",
-            imported(CLI, "list_skills"),
+            import_lazily(CLI, "list_skills"),
             json_switch,
         ),
         CliCommand(
             "install",
             "Show the content of a skill, ask, and install it.",
-            imported(CLI, "install_skill"),
+            import_lazily(CLI, "install_skill"),
             _add_install_arguments,
         ),
         CliCommand(
             "remove",
             "Remove a skill from the workspace.",
-            imported(CLI, "remove_skill"),
+            import_lazily(CLI, "remove_skill"),
             _add_remove_arguments,
         ),
     ),
@@ -53,10 +53,10 @@ COMMAND = CliCommand(
 
 FEATURE = Feature(
     name="skills",
-    build=imported("elwood.features.skills.parts", "build"),
-    checks=(imported("elwood.features.skills.parts", "check"),),
+    build=import_lazily("elwood.features.skills.parts", "build"),
+    checks=(import_lazily("elwood.features.skills.parts", "check"),),
     settings=("elwood.features.skills.settings:SkillSettings",),
     cli=(COMMAND,),
     tools={"activate_skill": "skills.skill.read"},
-    lent=imported("elwood.features.skills.parts", "lend"),
+    lent=import_lazily("elwood.features.skills.parts", "list_mounts"),
 )

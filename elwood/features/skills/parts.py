@@ -16,16 +16,22 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.paging import asked_page, page
-from elwood.agent.tools.tool import LentFolder, ToolFailure
+from elwood.agent.session.paging import page, parse_page
+from elwood.agent.tools.tool import MountedRoot, ToolFailure
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import LOADS, called, format_catalogue, format_resident, matching
+from elwood.features.skills.skill import (
+    LOADS,
+    find_matching,
+    format_catalogue,
+    format_resident,
+    match_command,
+)
 from elwood.features.skills.store import FoundSkill, SkillStore, describe_missing
 from elwood.features.skills.tools import ID, NAME, Read, read_skill, tools
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.lines import cut
+from elwood.foundation.text.lines import shorten
 from elwood.foundation.text.tokens import estimate
 
 # Skills on a page, and characters of a description there.
@@ -60,7 +66,9 @@ class SkillList:
 
     async def usable(self) -> list[FoundSkill]:
         return [
-            one for one in (await self._shelf.found()).skills if not describe_missing(one.skill)
+            one
+            for one in (await self._shelf.list_skills()).skills
+            if not describe_missing(one.skill)
         ]
 
 
@@ -93,16 +101,16 @@ class SkillExtension(SessionExtension):
         usable = [one.skill for one in self._skills.found if one.is_open(turn.route)]
         always, sees = self._skills.always, self._log.sees
         new = [one for one in usable if one.name not in always and not sees(one.mark)]
-        named, given = called(usable, re.sub(f"^{USE}", "/", message)), list[str]()
+        named, given = match_command(usable, re.sub(f"^{USE}", "/", message)), list[str]()
         if not (label.untrusted or turn.bounds) and turn.is_owners_alone:
-            best = named[:1] if named else matching(new, message, self._most, LOADS)
+            best = named[:1] if named else find_matching(new, message, self._most, LOADS)
             for skill in best[: self._most]:
                 with suppress(ToolFailure):
                     text = await self._read(skill.name, turn.route) if skill in new else ""
                     if 0 < estimate(text) <= MAX_GIVEN:
                         given.append(text)
                         new.remove(skill)
-        hint = ", ".join(skill.name for skill in matching(new, message))
+        hint = ", ".join(skill.name for skill in find_matching(new, message))
         hint = f"Skills that may fit: {hint}." if hint else ""
         hint = f"{USE}{named[0].name} for this." if named and message[0] == "/" else hint
         text = "\n\n".join(filter(None, (*given, hint)))
@@ -111,7 +119,7 @@ class SkillExtension(SessionExtension):
     async def expand(self, command: str) -> str:
         """Return the request for the skill that *command* names, or ""."""
         usable = [one.skill for one in await self._skills.usable()]
-        if (match := called(usable, command)) is None:
+        if (match := match_command(usable, command)) is None:
             return ""
         skill, words = match
         return f"{USE}{skill.name}: {words}" if words else f"{USE}{skill.name}."
@@ -119,12 +127,12 @@ class SkillExtension(SessionExtension):
 
 async def run_skills(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
     """Run ``/skills``: list the skills, and what makes some unusable."""
-    result, (_, number) = await shelf.found(), asked_page(call.given)
+    result, (_, number) = await shelf.list_skills(), parse_page(call.given)
     shown, pages = page(result.skills, number, LISTED, "/skills")
     lines = []
     for skill in (one.skill for one in shown):
         why = describe_missing(skill)
-        lines.append(f"{skill.name}: {cut(skill.description, GLIMPSE)}")
+        lines.append(f"{skill.name}: {shorten(skill.description, GLIMPSE)}")
         lines += [f"  cannot be used: {why}"] if why else []
     lines += [f"⚠ {problem}" for problem in result.problems[:LISTED]] if number == 1 else []
     text = "My skills; type / and a name to use one:" if shown else "I have no skills yet."
@@ -132,27 +140,29 @@ async def run_skills(shelf: SkillStore, call: CommandCall) -> CommandAnswer:
 
 
 async def check(context: CheckContext) -> list[Finding]:
-    workspace = Root(context.config.of(Paths).workspace)
-    shelf = SkillStore(workspace, context.blocking, context.config.of(SkillSettings))
-    return [Finding("warning", "skills", problem) for problem in (await shelf.found()).problems]
+    workspace = Root(context.config.get(Paths).workspace)
+    shelf = SkillStore(workspace, context.blocking, context.config.get(SkillSettings))
+    return [
+        Finding("warning", "skills", problem) for problem in (await shelf.list_skills()).problems
+    ]
 
 
-def lend(config: Config) -> list[LentFolder]:
+def list_mounts(config: Config) -> list[MountedRoot]:
     """Return the skill folders outside the workspace."""
-    return [LentFolder(Root(one, writable=False)) for one in config.of(SkillSettings).folders]
+    return [MountedRoot(Root(one, writable=False)) for one in config.get(SkillSettings).folders]
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    settings, blocking = core.config.of(SkillSettings), core.environment.blocking
+    settings, blocking = core.config.get(SkillSettings), core.environment.blocking
     shelf = SkillStore(core.workspace, blocking, settings)
     if settings.always or settings.off or settings.chats or settings.folders:
-        await shelf.found()  # it logs problems; without settings it would only cost 1.3 MB
+        await shelf.list_skills()  # it logs problems; without settings it would only cost 1.3 MB
     skills = SkillList(shelf, settings.always)
 
     async def read(name: str, route: Route) -> str:
-        return core.redactor(await read_skill(shelf, blocking, others.place, name, route))
+        return core.redactor(await read_skill(shelf, blocking, others.map_path, name, route))
 
-    is_free = core.config.of(PolicySettings).word(NAME, ID) in (None, "allow")
+    is_free = core.config.get(PolicySettings).word(NAME, ID) in (None, "allow")
     most = settings.load if is_free else 0
     return Parts(
         tools=tools(read),

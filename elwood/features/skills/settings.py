@@ -9,7 +9,7 @@ from elwood.foundation.settings import Complaint, Loaded, Section, between, is_c
 
 def _check_folders(loaded: Loaded) -> Iterator[Complaint]:
     if SkillSettings in loaded.config.values:
-        settings = loaded.config.of(SkillSettings)
+        settings = loaded.config.get(SkillSettings)
         for name in sorted(settings.chats.keys() & set(settings.always)):
             what = "is in every prompt (skills.always), so all chats use it"
             yield ("skills", "chats", name), what, "remove it from one of the two"

@@ -211,7 +211,7 @@ _IDLE = frozenset(
 )
 
 
-def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
+def match_command(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
     """Find the skill that *message* starts with as ``/name``, and the text after it.
 
     Telegram commands have no dashes: ``_`` is used for one.
@@ -230,7 +230,7 @@ def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
     return None if skill is None else (skill, "".join(rest))
 
 
-def matching(
+def find_matching(
     skills: Iterable[Skill], message: str, limit: int = 3, least: int = FITS
 ) -> tuple[Skill, ...]:
     """Find at most *limit* skills that clearly fit *message*, the best first."""
@@ -318,7 +318,7 @@ class Candidate:
     commit: str = ""
 
 
-def candidate(
+def build_candidate(
     files: Sequence[SkillFile], source: str = "", commit: str = ""
 ) -> Candidate | Unusable:
     for file in files:

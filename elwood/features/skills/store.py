@@ -114,17 +114,17 @@ class SkillStore:
         self._last: tuple[Stamps, FoundSkills] = ({}, FoundSkills())
         self._found = FoundSkills()
 
-    async def found(self) -> FoundSkills:
+    async def list_skills(self) -> FoundSkills:
         """Search all skills; return the same object as before if nothing changed."""
         stamps, last = self._last
-        found = last if is_unchanged(stamps) else await self._blocking(self.look)
+        found = last if is_unchanged(stamps) else await self._blocking(self.read_changes)
         if found != self._found:
             for problem in set(found.problems) - set(self._found.problems):
                 log.warning("skill has a problem", extra={"problem": problem})
             self._found = found
         return self._found
 
-    def look(self) -> FoundSkills:
+    def read_changes(self) -> FoundSkills:
         """Read the changed skills; blocks.
 
         Skills with problems are read each time: a running command may be the reason, and it leaves
@@ -189,11 +189,7 @@ class SkillStore:
                 stamps[str(path)] = stamp_file(str(path))
                 left -= 1
                 try:
-                    if (
-                        place != "."
-                        and folder == place
-                        and root.located(place).rstrip("/") != place
-                    ):
+                    if place != "." and folder == place and root.locate(place).rstrip("/") != place:
                         problems.append(f"{path} is a link, and skills behind links are ignored")
                         continue
                     items, more = root.items(folder, MAX_ENTRIES)

@@ -36,7 +36,7 @@ async def read_skill(
 
     *place* maps a folder to its path for commands, if any; it blocks.  Raises ToolFailure.
     """
-    skills = [one for one in (await shelf.found()).skills if one.is_open(route)]
+    skills = [one for one in (await shelf.list_skills()).skills if one.is_open(route)]
     one = next((one for one in skills if one.skill.name == name), None)
     if one is None:
         listed = ", ".join([one.skill.name for one in skills][:MAX_NAMES]) or "none"

@@ -31,9 +31,9 @@ from elwood.features.tasks.messages import (
     NewsDelivered,
     PlanTask,
     StartRun,
+    TimetableChanged,
     TimetableMail,
     WhichCancelled,
-    Woken,
 )
 from elwood.features.tasks.rules import Agenda, Decision, DueRun, Outcome, Telling, WatchedState
 from elwood.features.tasks.state import (
@@ -105,7 +105,7 @@ class TimetableActor:
         self,
         journal: Journal[TimetableEntry, Timetable],
         *,
-        hint: Callable[[Woken], bool],
+        hint: Callable[[TimetableChanged], bool],
         log_runs: Callable[[Mapping[str, str]], Awaitable[None]],
         clock: Callable[[], float],
         zone: str,
@@ -125,7 +125,7 @@ class TimetableActor:
         await self._journal.open()
         if self._restored_at is not None:
             # Close runs that may have been done before answering requests.
-            found = rules.restored(self._table, self._restored_at, self._zone)
+            found = rules.close_restored(self._table, self._restored_at, self._zone)
             while True:
                 if await self._record(found):
                     break
@@ -203,7 +203,9 @@ class TimetableActor:
             log.info("tasks changed", extra={"of": about, "entries": kinds})
             stop = [Interrupt(f"{SESSION}{decision.stop}")] if decision.stop else []
             # Sessions may wait for an approval that is now void.
-            self._hint(Woken((*stop, *(Decided(session_of(task)) for task in cancelled))))
+            self._hint(
+                TimetableChanged((*stop, *(Decided(session_of(task)) for task in cancelled)))
+            )
         return True
 
     async def _get_agenda(self, now: float) -> Agenda:
@@ -212,9 +214,9 @@ class TimetableActor:
             report_warning(CLOCK, behind)
         else:
             clear_error(CLOCK)
-        settled = await self._record(rules.missed_runs(self._table, now, self._zone))
+        settled = await self._record(rules.close_missed(self._table, now, self._zone))
         if settled:
-            await self._record(rules.finished(self._table, now))
+            await self._record(rules.remove_finished(self._table, now))
         agenda = rules.agenda(self._table, now)
         if agenda.tell is not None and not agenda.tell.again:
             settled = await self._record([NewsPosting(agenda.tell.upto)]) and settled
@@ -290,7 +292,7 @@ class TaskRunner:
         self._now = now
         self._zone = zone
 
-    async def look(self, task: Task) -> WatchedState | Outcome:
+    async def read_watched(self, task: Task) -> WatchedState | Outcome:
         """Return the state of the watch of *task*; the fingerprint is "" if it has none."""
         if task.watch is None:
             return WatchedState()
@@ -367,7 +369,7 @@ class TaskRunner:
                 "failed", "I do not know yet where to send it; write to me in a chat first"
             )
         now = self._now()
-        frame = partial(texts.framed, prompt, run.trouble, run.said)
+        frame = partial(texts.frame_prompt, prompt, run.trouble, run.said)
         make_words = (
             texts.format_reminder
             if task.message
@@ -511,7 +513,7 @@ class Scheduler:
         self._reminders = trio.Semaphore(MAX_RUNS)
         self._telling = False
 
-    async def run(self, mailbox: Mailbox[Woken]) -> None:
+    async def run(self, mailbox: Mailbox[TimetableChanged]) -> None:
         """Work until stopped.  Sessions keep runs in progress; the next start resumes them."""
         self._telling = False
         async with trio.open_nursery() as nursery:
@@ -528,7 +530,9 @@ class Scheduler:
                     break
             nursery.cancel_scope.cancel()
 
-    def _start(self, agenda: Agenda, nursery: trio.Nursery, wake: Address[Woken]) -> None:
+    def _start(
+        self, agenda: Agenda, nursery: trio.Nursery, wake: Address[TimetableChanged]
+    ) -> None:
         full = self._full()
         for run in agenda.runs:
             if full and not run.begun:
@@ -540,20 +544,20 @@ class Scheduler:
             self._telling = True
             nursery.start_soon(self._send_news, agenda.tell, wake)
 
-    async def _carry_out(self, run: DueRun, wake: Address[Woken]) -> None:
+    async def _carry_out(self, run: DueRun, wake: Address[TimetableChanged]) -> None:
         """Start a run, or resume it after a restart."""
         try:
             async with self._reminders if run.task.message else self._room:
                 await self._start_or_resume(run)
         finally:
             self._busy.discard(run.task.id)
-        wake.offer(Woken())
+        wake.offer(TimetableChanged())
 
     async def _start_or_resume(self, run: DueRun) -> None:
         failure: Outcome | None = None
         begin = partial(StartRun, run=run.planned)
         if not run.begun:
-            found = await self._runner.look(run.task)
+            found = await self._runner.read_watched(run.task)
             if isinstance(found, Outcome):
                 failure, found = found, WatchedState()
             seen = found.fingerprint
@@ -592,15 +596,15 @@ class Scheduler:
                 return
             await trio.sleep(RECORD_AGAIN)
 
-    async def _send_news(self, news: Telling, wake: Address[Woken]) -> None:
+    async def _send_news(self, news: Telling, wake: Address[TimetableChanged]) -> None:
         if await self._tell(news.text, news.buttons, news.again):
             await self._timetable.insist(partial(NewsDelivered, upto=news.upto))
         else:
             await trio.sleep(TELL_AGAIN)
         self._telling = False
-        wake.offer(Woken())
+        wake.offer(TimetableChanged())
 
-    async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
+    async def _pause(self, mailbox: Mailbox[TimetableChanged], seconds: float) -> bool:
         """Wait for *seconds* or a wake; return False if the mailbox is closed."""
         with trio.move_on_after(seconds), suppress(trio.WouldBlock):
             try:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 from elwood.foundation.command_line import CliCommand, json_switch
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ def _arguments(parser: "ArgumentParser") -> None:
 COMMAND = CliCommand(
     "tasks",
     "List the tasks with their next run and last result.",
-    imported("elwood.features.tasks.cli", "list_tasks"),
+    import_lazily("elwood.features.tasks.cli", "list_tasks"),
     _arguments,
 )
 
 FEATURE = Feature(
     name="tasks",
-    build=imported("elwood.features.tasks.parts", "build"),
+    build=import_lazily("elwood.features.tasks.parts", "build"),
     settings=(
         "elwood.features.tasks.settings:HeartbeatSettings",
         "elwood.features.tasks.settings:ConfiguredTasks",
@@ -31,8 +31,8 @@ FEATURE = Feature(
     own=("elwood.features.tasks.settings:OwnTasks", "elwood.features.tasks.heartbeat:OwnHeartbeat"),
     chores=("sweep",),
     cli=(COMMAND,),
-    checks=(imported("elwood.features.tasks.parts", "check"),),
-    set_up=imported("elwood.features.tasks.parts", "set_up"),
+    checks=(import_lazily("elwood.features.tasks.parts", "check"),),
+    set_up=import_lazily("elwood.features.tasks.parts", "set_up"),
     tools={
         "schedule": "tasks.task.create",
         "list_tasks": "tasks.task.list",

@@ -20,7 +20,15 @@ from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks.settings import HeartbeatSettings, TaskForm, read_task
 from elwood.features.tasks.task import HEARTBEAT, Task
 from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields
-from elwood.foundation.settings import BadSetting, Complaint, Config, Loaded, Section, keys, setting
+from elwood.foundation.settings import (
+    BadSetting,
+    Complaint,
+    Config,
+    Loaded,
+    Section,
+    setting,
+    yield_fields,
+)
 from elwood.foundation.text.words import slug
 
 FILE = "HEARTBEAT.md"
@@ -57,7 +65,7 @@ class Checklist(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def read(config: Config, written: Written) -> Checklist:
+def parse_checklist(config: Config, written: Written) -> Checklist:
     r"""Parse HEARTBEAT.md.
 
     >>> text = "- Is the oven off?\n## Mail\nCadence: often\nPrompt: Look."
@@ -68,7 +76,7 @@ def read(config: Config, written: Written) -> Checklist:
     'HEARTBEAT.md, line 2, "Mail": Cadence: \'often\' is not a valid time'
     """
     reader = _Reader(config)
-    settings = config.of(HeartbeatSettings)
+    settings = config.get(HeartbeatSettings)
     if settings.on and settings.every:
         reader.read(written.text)
     problems = filter(None, (written.problem, *reader.problems))
@@ -79,7 +87,7 @@ class _Reader:
     """Parse a text into *tasks*, and collect *problems*."""
 
     def __init__(self, config: Config) -> None:
-        self._settings, owner = config.of(HeartbeatSettings), config.of(Owner)
+        self._settings, owner = config.get(HeartbeatSettings), config.get(Owner)
         self.tasks: dict[str, Task] = {}
         self.problems: list[str] = []
         self._zone = owner.timezone
@@ -185,7 +193,7 @@ class _Reader:
 
     def _make(self, form: TaskForm, id: str, when: When | None = None) -> Task:
         """Check each field of *form* and build its task.  Raises BadSetting."""
-        for field, key in keys(TaskForm):
+        for field, key in yield_fields(TaskForm):
             value = getattr(form, field.name)
             for one in value if isinstance(value, tuple) else (value,):
                 try:
@@ -252,8 +260,8 @@ def _slug(title: str) -> str:
 
 
 def _is_understood(loaded: Loaded) -> Iterator[Complaint]:
-    text = loaded.config.of(OwnHeartbeat).checklist
-    for problem in read(loaded.config, Written(text)).problems:
+    text = loaded.config.get(OwnHeartbeat).checklist
+    for problem in parse_checklist(loaded.config, Written(text)).problems:
         where, _, what = problem.removeprefix(f"{FILE}, ").partition(": ")
         yield ("heartbeat", "checklist"), f"{where}: {what}", "correct it"
 

@@ -89,7 +89,7 @@ class NewsDelivered(Request[None], frozen=True, kw_only=True):
     upto: int
 
 
-class Woken(msgspec.Struct, frozen=True):
+class TimetableChanged(msgspec.Struct, frozen=True):
     """The timetable has changed: get the agenda, and forward the *hints* to sessions.
 
     A hint stops a run or ends the wait for a void approval.  It may be lost or repeated.

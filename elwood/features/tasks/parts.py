@@ -12,7 +12,7 @@ from elwood.agent.conversation.calls import Look
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner, OwnerClock
-from elwood.agent.models.check import is_written, unpriced
+from elwood.agent.models.check import check_prices, is_written
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits, ModelSettings
 from elwood.agent.parts import Actor, Chore, Gathered, Parts, Report
@@ -25,32 +25,32 @@ from elwood.agent.session.extension import (
     Runs,
     SessionExtension,
     SlashCommand,
-    news,
+    build_reminder,
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.paging import asked_page, page
+from elwood.agent.session.paging import page, parse_page
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.store import remove_old
 from elwood.agent.session.turn.gate import Toolset, toolset
-from elwood.agent.session.turn.looking import look
+from elwood.agent.session.turn.looking import run_look
 from elwood.agent.tools.talk import Messenger
 from elwood.features.tasks.actor import Scheduler, TaskRunner, TimetableActor
-from elwood.features.tasks.heartbeat import OwnHeartbeat, Written, read
+from elwood.features.tasks.heartbeat import OwnHeartbeat, Written, parse_checklist
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
     ListTasks,
+    TimetableChanged,
     TimetableMail,
     WhichCancelled,
-    Woken,
 )
 from elwood.features.tasks.rules import WatchedState
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, OwnTasks
 from elwood.features.tasks.state import SCHEDULE, Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, log_run, read_heartbeat, read_runs
 from elwood.features.tasks.task import BY_TOOL, ID, Origin, Task, session_of
-from elwood.features.tasks.texts import USAGE, buttons, listing, planned
+from elwood.features.tasks.texts import USAGE, buttons, list_planned, list_tasks
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.checks import CheckContext, Finding
@@ -89,7 +89,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
         actors.append(Actor(step=6, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
-    kept = core.config.of(SessionSettings)
+    kept = core.config.get(SessionSettings)
 
     async def sweep(last: float) -> Report:
         removed = await remove_old(core, core.clock.now(), SCHEDULE)
@@ -103,7 +103,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         chores=[sweeper] if kept.keep or kept.keep_runs else [],
         actors=actors,
-        tools=tools(timetable, messenger, core.config.of(Limits).budget(None)),
+        tools=tools(timetable, messenger, core.config.get(Limits).budget(None)),
         sessions=[partial(TaskExtension, timetable, str(core.clock.zone))],
         commands=[
             SlashCommand(
@@ -135,11 +135,11 @@ class TaskExtension(SessionExtension):
         turn = self._log.turn
         with trio.move_on_after(REMIND_WAIT), suppress(ActorUnavailable):
             tasks = await self._timetable.ask(ListTasks())
-            text = planned(tasks, turn.route, self._zone)
-            return news(self._log, "planned", PLANNED, text, "your tasks", private=True)
+            text = list_planned(tasks, turn.route, self._zone)
+            return build_reminder(self._log, "planned", PLANNED, text, "your tasks", private=True)
         return None
 
-    async def cancelled(self, runs: Runs) -> Runs:
+    async def find_cancelled(self, runs: Runs) -> Runs:
         """Ask until the timetable answers: calls of cancelled runs must not be done."""
         return await self._timetable.insist(partial(WhichCancelled, runs=runs))
 
@@ -155,7 +155,7 @@ async def tasks_command(
     if call.again and call.given.split()[:1] == ["run"]:
         text = "I was interrupted, so it may be running already. Send /tasks to check."
         return CommandAnswer(text, buttons=("/tasks",))
-    given, number = asked_page(call.given)
+    given, number = parse_page(call.given)
     with trio.move_on_after(COMMAND_LIMIT), suppress(ActorUnavailable):
         match given.split(maxsplit=1):
             case [] | ["all"]:
@@ -164,7 +164,7 @@ async def tasks_command(
                 text = "There are no tasks yet. Tell me what to do and when."
                 if shown:
                     # str() of the owner's zone is its IANA name.
-                    listed = listing(shown, str(clock.zone), clock.now())
+                    listed = list_tasks(shown, str(clock.zone), clock.now())
                     text = f"{listed}\n\n/help tasks lists the commands."
                 return CommandAnswer(text, buttons=buttons(shown), pages=pages)
             case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
@@ -190,9 +190,9 @@ class TaskClock:
 
     def __init__(self, core: Core, others: Gathered) -> None:
         self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
-        self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
+        self.scheduler: Mailbox[TimetableChanged] = Mailbox("scheduler", 32)
         self._config = core.config
-        self._zone = core.config.of(Owner).timezone
+        self._zone = core.config.get(Owner).timezone
         self._core = core
         self._others = others
         self._heartbeat: Written | None = None
@@ -221,9 +221,9 @@ class TaskClock:
         )
         await actor.run(mailbox)
 
-    async def schedule(self, mailbox: Mailbox[Woken]) -> None:
+    async def schedule(self, mailbox: Mailbox[TimetableChanged]) -> None:
         chores = self._others.chores
-        await self._adopt("config", self._config.of(ConfiguredTasks).tasks)
+        await self._adopt("config", self._config.get(ConfiguredTasks).tasks)
         await self._adopt("house", tuple(chore_task(one, self._zone) for one in chores))
         runner = TaskRunner(
             self._core.sessions,
@@ -252,7 +252,7 @@ class TaskClock:
     async def _refresh(self, nursery: trio.Nursery) -> None:
         """Read the tasks of agent.toml and HEARTBEAT.md; send the owner problems of the latter."""
         own = self._core.own.now
-        if self._own != (tasks := own.of(OwnTasks).tasks):
+        if self._own != (tasks := own.get(OwnTasks).tasks):
             await self._adopt("own", tasks)
             self._own = tasks
         try:
@@ -263,13 +263,13 @@ class TaskClock:
             report_error(HEARTBEAT, str(error))
             return
         clear_error(HEARTBEAT)
-        if more := own.of(OwnHeartbeat).checklist.strip():
+        if more := own.get(OwnHeartbeat).checklist.strip():
             # A heading ends the entry before it.
             written = msgspec.structs.replace(written, text=f"{written.text}\n\n# Own\n{more}")
         if written == self._heartbeat:
             return
         self._heartbeat = written
-        found = read(self._config, written)
+        found = parse_checklist(self._config, written)
         await self._adopt("heartbeat", found.tasks)
         if found.problems:
             log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(found.problems)})
@@ -278,9 +278,9 @@ class TaskClock:
             nursery.start_soon(self._tell, told[:MAX_PROBLEMS])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
-        at = self._core.channels.at
+        at = self._core.channels.get_by_route
         tasks = tuple(
-            msgspec.structs.replace(one, route=at(one.route).completed(one.route))
+            msgspec.structs.replace(one, route=at(one.route).set_privacy(one.route))
             if one.route is not None
             else one
             for one in tasks
@@ -312,7 +312,7 @@ class TaskClock:
         if self._toolset is None:
             self._toolset = toolset(core, tools, dry_run=False)
         call = (tool.name, given)
-        found = await look(core, self._toolset, session_of(task), task.id, what, call)
+        found = await run_look(core, self._toolset, session_of(task), task.id, what, call)
         if found.outcome == "denied":
             remedy = "watch a web page, or a read-only command that needs no approval"
             raise BadSetting(f"{core.redactor(what)!r} cannot be watched: {found.text}", remedy)
@@ -354,14 +354,14 @@ async def check(context: CheckContext) -> list[Finding]:
     """Find tasks with a limit in dollars only whose models have no price."""
     await trio.lowlevel.checkpoint()
     config, found = context.config, list[Finding]()
-    models, heartbeat = config.of(ModelSettings), config.of(HeartbeatSettings)
+    models, heartbeat = config.get(ModelSettings), config.get(HeartbeatSettings)
     if is_written(heartbeat, "usd") and not is_written(heartbeat, "tokens"):
         names = models.role(heartbeat.model).models
-        found += unpriced(config, names, "heartbeat.usd cannot limit")
-    for task in config.of(ConfiguredTasks).tasks:
+        found += check_prices(config, names, "heartbeat.usd cannot limit")
+    for task in config.get(ConfiguredTasks).tasks:
         if task.budget is not None and task.budget.usd is not None and task.budget.tokens is None:
             names = models.role(task.role).models
-            found += unpriced(config, names, f"usd of the task {task.id} blocks")
+            found += check_prices(config, names, f"usd of the task {task.id} blocks")
     return found
 
 

@@ -212,7 +212,7 @@ def change(
             return Decision((_request_run(one, now),), "It starts now.")
 
 
-def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
+def close_restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     """Close all runs planned before *at*, when this state was restored from a backup."""
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
@@ -223,7 +223,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
             begun.append(one.retry.planned)
         for run in begun:
             if run.due <= at:
-                line = texts.missed(one.task, run.due, run.due, 1, RESTORED, zone)
+                line = texts.format_missed(one.task, run.due, run.due, 1, RESTORED, zone)
                 tell = line if _is_news(one.task) else ""
                 found.append(RunFinished(run, "missed", RESTORED, tell=tell))
         if not one.removed and not one.paused:
@@ -305,7 +305,7 @@ def clock_behind(table: Timetable, now: float, zone: str) -> str:
     return texts.clock_behind(latest, zone) if latest - now > FAR_BEHIND else ""
 
 
-def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
+def close_missed(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
     """Close the planned times that can no longer run."""
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
@@ -334,7 +334,7 @@ def close_times(one: TaskState, now: float, why: str = "", zone: str = "") -> li
     first, last, count = times[0], times[-1], len(times)
     why = why or (LONG if one.last is not None and last <= one.last else OFF)
     tell = zone and why != LONG and _is_news(task)
-    line = texts.missed(task, first, last, count, why, zone) if tell else ""
+    line = texts.format_missed(task, first, last, count, why, zone) if tell else ""
     return [RunsMissed(task.id, first, last, count, "missed", why, line)]
 
 
@@ -360,7 +360,7 @@ def agenda(table: Timetable, now: float) -> Agenda:
         if at is not None:
             times.append(at)
     runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
-    return Agenda(tuple(runs), min(times, default=None), telling(table))
+    return Agenda(tuple(runs), min(times, default=None), build_news(table))
 
 
 def may_begin(one: TaskState, run: PlannedRun, now: float) -> bool:
@@ -370,7 +370,7 @@ def may_begin(one: TaskState, run: PlannedRun, now: float) -> bool:
     return found is not None and found.planned == run and in_time
 
 
-def finished(table: Timetable, now: float) -> list[TimetableEntry]:
+def remove_finished(table: Timetable, now: float) -> list[TimetableEntry]:
     """Remove the tasks of conversations that have no further run."""
     return [
         TaskRemoved(one.task.id, FINISHED)
@@ -509,7 +509,7 @@ def task_list(table: Timetable, now: float, *, chores: bool) -> tuple[TaskStatus
     return tuple(sorted(seen, key=lambda one: (one.next is None, one.next or 0.0)))
 
 
-def telling(table: Timetable) -> Telling | None:
+def build_news(table: Timetable) -> Telling | None:
     """Build the next message of news, as much as one message holds."""
     lines, buttons, upto, size = [], [], 0, 0
     again = bool(table.news) and table.news[0].seq <= table.shown

@@ -294,7 +294,7 @@ def _collect(
             report(("tasks",), f"more than {MAX_TASKS} tasks", "remove some")
             break
         try:
-            task = read_task(form, config.of(Owner).timezone, origin)
+            task = read_task(form, config.get(Owner).timezone, origin)
         except BadSetting as error:
             report(("tasks", index), error.what, error.remedy)
             continue

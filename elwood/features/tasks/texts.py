@@ -50,7 +50,7 @@ def name(task: Task) -> str:
     return f'"{one_line(task.title, MAX_TITLE) or task.id}"'
 
 
-def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
+def format_missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
     """Format the news that planned times were missed."""
     if count == 1:
         return f"Missed: {name(task)}, planned for {say_clock(first, zone)}: {why}."
@@ -75,7 +75,7 @@ def result(what: str, task: Task, words: str, then: str = "") -> str:
 # --- prompts and answers of runs -----------------------------------------------------------------
 
 
-def framed(
+def frame_prompt(
     text: str, trouble: str, told: str, task: Task, due: float, now: float, zone: str
 ) -> str:
     """Add the context of a run, planned for *due* and started at *now*, before *text*.
@@ -199,7 +199,7 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
     return "; ".join(parts)
 
 
-def does(task: Task) -> str:
+def describe_action(task: Task) -> str:
     if task.chore:
         return f"maintenance: {task.chore}"
     if task.tool:
@@ -207,7 +207,7 @@ def does(task: Task) -> str:
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
 
 
-def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
+def list_tasks(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     """Format a list of tasks, several lines each; texts cannot add lines."""
     parts = []
     for seen in tasks:
@@ -222,7 +222,7 @@ def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
         if bounds := limits(task):
             lines.append(f"  {one_line(', '.join(bounds), MAX_WORDS)}")
         lines.append(f"  {one_line(state(seen, zone, now), MAX_WORDS)}")
-        lines.append(f"  {one_line(does(task), MAX_GLIMPSE)}")
+        lines.append(f"  {one_line(describe_action(task), MAX_GLIMPSE)}")
         # The words of other results are left out: strangers may have steered them.
         if seen.words and seen.result in ("failed", "missed"):
             lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
@@ -230,7 +230,7 @@ def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     return "\n\n".join(parts)
 
 
-def planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
+def list_planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
     """List the *tasks* whose answers go to *route* or to any owner, one line each.
 
     The lines do not change with each run.  Untrusted tasks are left out, as they would need their

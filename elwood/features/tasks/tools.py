@@ -17,7 +17,14 @@ from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
 from elwood.features.tasks.settings import TaskForm, read_task
 from elwood.features.tasks.task import Task, TaskStatus, next_run
-from elwood.features.tasks.texts import MAX_TITLE, cadence, does, limits, listing, next_runs
+from elwood.features.tasks.texts import (
+    MAX_TITLE,
+    cadence,
+    describe_action,
+    limits,
+    list_tasks,
+    next_runs,
+)
 from elwood.features.tasks.when import (
     MAX_EXPRESSION,
     UNITS,
@@ -242,7 +249,7 @@ class TaskTools:
         if given.until.strip():
             _moment("until", given.until, zone, now, end=True)
         tools, budget = bounds_of(given, context, self._usual) if job else (None, Budget())
-        place = await self._messenger.place("here", context.route)
+        place = await self._messenger.find_recipient("here", context.route)
         form = TaskForm(
             title=" ".join(given.title.split()),
             when="",
@@ -275,9 +282,9 @@ class TaskTools:
             tasks: tuple[TaskStatus, ...] = (await self._find(given.task),)
         else:
             tasks = await self._timetable.ask(ListTasks())
-        text = listing(tasks, context.zone, now) or "there are no tasks"
+        text = list_tasks(tasks, context.zone, now) or "there are no tasks"
         if given.task:
-            text += f"\n\n{does(tasks[0].task)}"
+            text += f"\n\n{describe_action(tasks[0].task)}"
         strange = ", ".join(seen.task.id for seen in tasks if seen.task.untrusted)
         origin = f"tasks: {strange}" if strange else ""
         return Output(f"{text}\n(now: {say_clock(now, context.zone)})", bool(strange), True, origin)
@@ -425,11 +432,11 @@ def tools(
             target=lambda given: given.task,
             gives=PRIVATE,
         ),
-        _changing(tasks, "pause", "keyed", "Pause a task until resume_task."),
-        _changing(
+        _build_change_tool(tasks, "pause", "keyed", "Pause a task until resume_task."),
+        _build_change_tool(
             tasks, "resume", "keyed", "Resume a paused task; it runs at its next planned time."
         ),
-        _changing(
+        _build_change_tool(
             tasks,
             "cancel",
             # A repeat would not find the task: after a crash the call is looked up instead.
@@ -441,7 +448,7 @@ def tools(
     )
 
 
-def _changing(tasks: TaskTools, verb: Verb, effect: Effect, description: str) -> Tool:
+def _build_change_tool(tasks: TaskTools, verb: Verb, effect: Effect, description: str) -> Tool:
     plan: Callable[[ChangeTask, ToolContext], Awaitable[Plan]] = partial(tasks.plan_change, verb)
     run: Callable[[ChangeTask, ToolContext], Awaitable[str]] = partial(tasks.change, verb)
     return Tool(

@@ -252,7 +252,7 @@ class Bot:
         try:
             await self._call(method, ask, msgspec.Raw)
         except TelegramError as error:
-            if not error.says("message is not modified"):
+            if not error.mentions("message is not modified"):
                 raise
 
     async def _call(
@@ -354,7 +354,7 @@ class TelegramError(Exception):
         self.retry_after = retry_after
         self.migrate_to = migrate_to
 
-    def says(self, *phrases: str) -> bool:
+    def mentions(self, *phrases: str) -> bool:
         """Return True if the description contains one of *phrases*, ignoring case."""
         description = self.description.casefold()
         return any(phrase.casefold() in description for phrase in phrases)
@@ -412,13 +412,13 @@ def remedy(error: Failure) -> Remedy:
             return "undeliverable"
         case 413:
             return "split"
-        case 400 if error.says("message thread not found", "topic_closed", "topic_deleted"):
+        case 400 if error.mentions("message thread not found", "topic_closed", "topic_deleted"):
             return "no topic"
-        case 400 if error.says("replied not found", "reply message not found"):
+        case 400 if error.mentions("replied not found", "reply message not found"):
             return "no reply"
-        case 400 if error.says("too long"):
+        case 400 if error.mentions("too long"):
             return "split"
-        case 400 if error.says("text is empty", *_GONE):
+        case 400 if error.mentions("text is empty", *_GONE):
             return "undeliverable"
         case code if 400 <= code < 500:
             return "plain"
@@ -437,7 +437,7 @@ def explain(error: Failure) -> str:
                 f"Telegram rejects the token ({error.code} {error.description}): "
                 "check telegram.token, or ask @BotFather for a new one"
             )
-        case TelegramError() if error.says("file is too big"):
+        case TelegramError() if error.mentions("file is too big"):
             return f"it is larger than {MAX_DOWNLOAD >> 20} MB, the limit of Telegram for bots"
         case TelegramError(code=403):
             return f"Telegram: {error.description.removeprefix('Forbidden: ')}"
@@ -455,7 +455,7 @@ def explain(error: Failure) -> str:
 
 def _explain_download(error: Failure) -> str:
     """Describe a failed download for the person who sent the file."""
-    if isinstance(error, TelegramError) and not error.says("file is too big"):
+    if isinstance(error, TelegramError) and not error.mentions("file is too big"):
         return "Telegram did not deliver it"
     return explain(error)
 

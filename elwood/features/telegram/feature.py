@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 def _owner(config: "Config") -> str:
     from elwood.features.telegram.settings import TelegramSettings
 
-    owners = config.of(TelegramSettings).owners
+    owners = config.get(TelegramSettings).owners
     return f"tg:{owners[0]}" if len(owners) == 1 else ""
 
 
 FEATURE = Feature(
     name="telegram",
-    build=imported("elwood.features.telegram.parts", "build"),
+    build=import_lazily("elwood.features.telegram.parts", "build"),
     settings=("elwood.features.telegram.settings:TelegramSettings",),
-    checks=(imported("elwood.features.telegram.parts", "check"),),
-    set_up=imported("elwood.features.telegram.parts", "set_up"),
+    checks=(import_lazily("elwood.features.telegram.parts", "check"),),
+    set_up=import_lazily("elwood.features.telegram.parts", "set_up"),
     owner=_owner,
     is_channel=True,
     sessions="tg-",
-    is_group=imported("elwood.features.telegram.channel", "is_group"),
-    is_chat=imported("elwood.features.telegram.channel", "is_chat"),
+    is_group=import_lazily("elwood.features.telegram.channel", "is_group"),
+    is_chat=import_lazily("elwood.features.telegram.channel", "is_chat"),
 )

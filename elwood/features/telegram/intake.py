@@ -46,7 +46,9 @@ from elwood.features.telegram.reading import (
     Order,
     album_of,
     chosen,
+    find_quoted_author,
     format_overheard,
+    format_text,
     has_foreign_text,
     identify,
     identify_press,
@@ -56,9 +58,7 @@ from elwood.features.telegram.reading import (
     pending_file,
     question_text,
     quote,
-    quoted,
     route_of,
-    said,
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import Address, Mailbox, report_done, report_error
@@ -176,7 +176,7 @@ class Intake:
     async def _greet_in_turn(self, strangers: trio.MemoryReceiveChannel[tuple[Route, str]]) -> None:
         """Send codes to strangers one by one, so that a crowd does not delay others."""
         async for route, code in strangers:
-            await self._replies.tell(route, PAIRING.format(code))
+            await self._replies.send_text(route, PAIRING.format(code))
 
     def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
@@ -251,11 +251,11 @@ class Intake:
         if edited and message.location is not None:
             return True  # a live location that moves
         if not (request.text or message.attached):
-            return await self._replies.tell(route, UNREADABLE)
+            return await self._replies.send_text(route, UNREADABLE)
         if (answered := message.reply_to_message) and answered.attached_as in ("photo", "document"):
             album = [*album, answered]  # "what is this?"
         pending = tuple(pending_file(one) for one in album if one.has_file)
-        request = msgspec.structs.replace(request, text=said(message, request.text))
+        request = msgspec.structs.replace(request, text=format_text(message, request.text))
         return await self._send_inbound(number, message, edited, request, route, pending)
 
     async def _admit(
@@ -370,14 +370,14 @@ class Intake:
                 edits=name if edited else None,
                 quote=None if is_command else quote(message),
                 untrusted=not is_command and has_foreign_text(message, self._us),
-                quoted=quoted(message, self._us),
+                quoted=find_quoted_author(message, self._us),
                 heard=heard,
                 pending=pending,
             ),
         )
         if isinstance(taken, Taken) and heard:
             self._overheard.pop(request.session, None)  # it may have been evicted since
-        return await self._replies.settle(taken, number, route)
+        return await self._replies.report_refusal(taken, number, route)
 
     async def _take_choice(self, number: int, query: CallbackQuery) -> bool:
         """Handle a press on the answer to a question as a message with that answer.
@@ -416,7 +416,7 @@ class Intake:
             part = None if types(query.data) else chosen(message, request.text)
             edit = Edit(route=route, message=message_name(message), part=part)
             self._nursery.start_soon(post_once, self._outbox, edit)  # the next press retries it
-        return await self._replies.settle(taken, number, route)
+        return await self._replies.report_refusal(taken, number, route)
 
     async def _take_stop(self, number: int, pressed: StopPressed) -> bool:
         """Handle the stop button of a draft like a typed /stop."""
@@ -437,7 +437,7 @@ class Intake:
                 sent_at=self._now(),
             ),
         )
-        return await self._replies.settle(taken, number, route)
+        return await self._replies.report_refusal(taken, number, route)
 
     async def _answer(self, query: CallbackQuery, text: str) -> None:
         """Show the result of a press."""

@@ -46,7 +46,7 @@ from elwood.foundation.runtime import (
     clear_error,
     report_done,
     report_error,
-    waiting,
+    show_wait,
 )
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.markdown import REPEAT_MARK, Rich, mark_repeat
@@ -196,7 +196,7 @@ class _Screen:
                 self._is_alive = True
                 self._status = f"⏳ {why}" if why else self._status
 
-    def due(self, now: float, pacing: Pacing, *, edits: bool, draws: bool) -> _Frame | None:
+    def next_frame(self, now: float, pacing: Pacing, *, edits: bool, draws: bool) -> _Frame | None:
         """Return the frame due now; the budget allows *edits* of the line, or *draws*."""
         private = self.route.private
         gap = pacing.status_gap if private else pacing.edit_gap
@@ -446,7 +446,7 @@ class Outbox:
         edits = not (queue.messages.delay(now, leave=EDITS_LEAVE) or self._total.delay(now))
         draws = not queue.previews.delay(now)
         for screen in queue.screens.values():
-            frame = screen.due(now, self._pacing, edits=edits, draws=draws)
+            frame = screen.next_frame(now, self._pacing, edits=edits, draws=draws)
             if frame is not None:
                 return screen, frame
         return None
@@ -488,7 +488,7 @@ class Outbox:
         screen = queue.screens.pop(post.route.thread, None)
         if screen is not None and screen.message is not None:
             queue.ending.append(screen.message)
-        with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
+        with show_wait(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, queue, post)
         is_lost = post.is_reply and queue.chat in self._unreachable
         if isinstance(outcome, Undeliverable) and is_lost and queue.chat not in self._missed:
@@ -537,7 +537,7 @@ class Outbox:
 
     async def _apply_edit(self, queue: _ChatQueue, edit: Edit) -> None:
         """Edit a message; the progress display stays."""
-        with waiting(f"an edit in chat {queue.chat}", limit=4 * CALL_TIMEOUT):
+        with show_wait(f"an edit in chat {queue.chat}", limit=4 * CALL_TIMEOUT):
             edit.reply.set(await self._edit(queue, edit))
 
     async def _edit(self, queue: _ChatQueue, edit: Edit) -> PostResult:

@@ -28,7 +28,7 @@ from elwood.foundation.text.lines import clip
 
 async def build(core: Core, others: Gathered) -> Parts:
     """Build intake and outbox, each with its own connections; nothing without a token."""
-    settings = core.config.of(TelegramSettings)
+    settings = core.config.get(TelegramSettings)
     if settings.token is None:
         return Parts()
     post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
@@ -41,7 +41,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         random=core.environment.random,
         pacing=Pacing(total=settings.messages_per_second),
     )
-    media, blocking = core.config.of(MediaSettings), core.environment.blocking
+    media, blocking = core.config.get(MediaSettings), core.environment.blocking
     keeper = file_keeper(media, core.workspace, core.paths.state, blocking)
     downloads = Downloads(Bot(settings, fetching), settings.local_files, blocking)
     intake = Intake(
@@ -84,7 +84,7 @@ class _Me(msgspec.Struct):
 
 async def check(context: CheckContext) -> list[Finding]:
     """Check token and owners, and get the bot's name from Telegram."""
-    settings = context.config.of(TelegramSettings)
+    settings = context.config.get(TelegramSettings)
     if settings.token is None:
         return [Finding("ok", "credentials", "no telegram-token: the Telegram channel is off")]
     found = [Finding("ok", "credentials", "telegram-token is there")]
@@ -126,7 +126,7 @@ PATIENCE, POLL, PAUSE = 300.0, 5, 1.0
 def set_up(config: Config) -> Answers:
     """Ask for the bot's token, test it, and find the owner by a message to the bot."""
     print("\nTelegram: send /newbot to @BotFather. It creates your bot and gives you the token.")
-    return trio.run(_set_up, config.of(TelegramSettings))
+    return trio.run(_set_up, config.get(TelegramSettings))
 
 
 async def _set_up(settings: TelegramSettings) -> Answers:

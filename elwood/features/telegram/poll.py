@@ -22,7 +22,7 @@ from elwood.features.telegram.client import (
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.log import event
 from elwood.foundation.net.http_server import serve
-from elwood.foundation.runtime import Signal, report_done, report_error, waiting
+from elwood.foundation.runtime import Signal, report_done, report_error, show_wait
 
 T = TypeVar("T")
 log = logging.getLogger("elwood.telegram")
@@ -92,7 +92,7 @@ class Poll:
         block the others.
         """
         while True:
-            with waiting("Telegram to answer a poll", limit=self._silence):
+            with show_wait("Telegram to answer a poll", limit=self._silence):
                 while (updates := await self._poll_once()) is None:
                     pass
             fresh = [update for update in updates if update.update_id not in self._delivered]
@@ -163,7 +163,7 @@ class Poll:
         """Return the result of *call*, or None after a failure and its pause."""
         began = trio.current_time()
         try:
-            with waiting(f"{subject} from Telegram", limit=wait + 2 * POLL_MARGIN):
+            with show_wait(f"{subject} from Telegram", limit=wait + 2 * POLL_MARGIN):
                 result = await call()
         except FAILURES as error:
             self._confirmed = None
@@ -182,7 +182,7 @@ class Poll:
         match error:
             case TelegramError(code=400 | 401 | 404):
                 await self._need_a_person(why)
-            case TelegramError(code=409) if error.says("webhook"):
+            case TelegramError(code=409) if error.mentions("webhook"):
                 await self._check_foreign_webhook()
             case TelegramError(code=409):
                 self._conflicts += 1
@@ -204,7 +204,9 @@ class Poll:
         """Remove the webhook if it is ours or the configuration allows it (TG-02)."""
         try:
             info = await self._bot.get_webhook_info()
-            if self._settings.delete_webhook or info.url.endswith(_derived(self._settings, "path")):
+            if self._settings.delete_webhook or info.url.endswith(
+                _derive_secret(self._settings, "path")
+            ):
                 await self._bot.delete_webhook()
                 return
         except FAILURES:
@@ -219,7 +221,7 @@ class Poll:
     async def _need_a_person(self, why: str) -> None:
         """Pause the channel, but not Elwood, until the next attempt."""
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
-        with waiting(f"a person, because {why}", limit=ALARM):
+        with show_wait(f"a person, because {why}", limit=ALARM):
             await trio.sleep(SLOW)
 
 
@@ -238,7 +240,7 @@ SECRET_HEADER = "x-telegram-bot-api-secret-token"
 LISTEN = "listening for Telegram"
 
 
-def _derived(settings: TelegramSettings, purpose: str) -> str:
+def _derive_secret(settings: TelegramSettings, purpose: str) -> str:
     """Derive a secret from the token, so that it need not be stored."""
     assert settings.token is not None, "without a token the channel is off"
     return hmac.new(settings.token.reveal().encode(), purpose.encode(), "sha256").hexdigest()
@@ -257,8 +259,8 @@ class Webhook(Poll):
         super().__init__(bot, settings, random, silence)
         self._free = trio.CapacityLimiter(CONNECTIONS)
         self._fresh: list[Update | UnreadableUpdate] = []
-        self._path = f"/{_derived(settings, 'path')}"
-        self._secret = _derived(settings, "secret")
+        self._path = f"/{_derive_secret(settings, 'path')}"
+        self._secret = _derive_secret(settings, "secret")
         self._url = settings.webhook_url.rstrip("/") + self._path
 
     async def listen(self) -> None:

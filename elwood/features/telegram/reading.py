@@ -7,7 +7,7 @@ from mimetypes import guess_extension
 
 import msgspec
 
-from elwood.agent.conversation.inbound import Principal, plain, typed
+from elwood.agent.conversation.inbound import Principal, decode_command, plain
 from elwood.agent.conversation.message import PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
@@ -135,7 +135,7 @@ def identify_press(
     """
     rows = message.reply_markup.inline_keyboard if message.reply_markup is not None else ()
     labels = (key.text for row in rows for key in row if key.callback_data == query.data)
-    command = typed(query.data) if message.date else ""
+    command = decode_command(query.data) if message.date else ""
     return _address(message, query.from_, command or next(labels, "").strip(), True, us)
 
 
@@ -171,7 +171,7 @@ def quote(message: TelegramMessage) -> str | None:
     return _text(message.reply_to_message)[:MAX_QUOTE] if message.reply_to_message else None
 
 
-def quoted(message: TelegramMessage, us: BotIdentity) -> str:
+def find_quoted_author(message: TelegramMessage, us: BotIdentity) -> str:
     """Return the author of the text that a group message replies to: "you" for us, or a name."""
     if message.chat.type == "private":
         return ""
@@ -186,7 +186,7 @@ def quoted(message: TelegramMessage, us: BotIdentity) -> str:
 
 def format_overheard(request: Addressed, message: TelegramMessage) -> str:
     """Return one line for a message that is not for us; "" if it has no text."""
-    text = one_line(said(message, request.text), MAX_OVERHEARD) if _text(message) else ""
+    text = one_line(format_text(message, request.text), MAX_OVERHEARD) if _text(message) else ""
     if (secret := screen(text)) is not None:
         text = secret.text if isinstance(secret, Masked) else ""
     return f"{plain(request.principal.name)}: {text}" if text else ""
@@ -223,7 +223,7 @@ def chosen(message: TelegramMessage, answer: str) -> Rich | None:
     return Rich(text, entities) if message.text and utf16_length(text) <= MESSAGE_LIMIT else None
 
 
-def said(message: TelegramMessage, text: str) -> str:
+def format_text(message: TelegramMessage, text: str) -> str:
     """Return *text* of *message* with a note on its attachment and origin.
 
     A forwarded text has a mark, because it must not pass for the sender's request.

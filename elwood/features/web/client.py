@@ -18,9 +18,9 @@ from elwood.foundation.net.egress import (
     WebFailed,
     Windows,
     is_reachable,
-    pinned,
+    pin_route,
     refusal,
-    resolved,
+    resolve_host,
 )
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
 from elwood.foundation.net.settings import EgressRules
@@ -70,13 +70,13 @@ class Web:
         rules: EgressRules,
         *,
         allow: Callable[[str], bool] = is_reachable,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_host,
         client: Callable[[Route], Client] = _make_client,
         limit: int = MAX_BODY,
         deadline: float = DEADLINE,
     ) -> None:
         self.rules = rules
-        self._make_client = client(pinned(allow, resolve))
+        self._make_client = client(pin_route(allow, resolve))
         self._windows = Windows(rules.per_minute, rules.per_minute_all)
         self._sent = Windows(rules.per_minute_sent, rules.per_minute_sent)
         self._limit = limit

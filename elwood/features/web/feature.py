@@ -1,8 +1,8 @@
-from elwood.agent.feature import Feature, imported
+from elwood.agent.feature import Feature, import_lazily
 
 FEATURE = Feature(
     name="web",
-    build=imported("elwood.features.web.tools", "build"),
+    build=import_lazily("elwood.features.web.tools", "build"),
     settings=(
         "elwood.foundation.net.settings:EgressRules",
         "elwood.features.web.settings:SearchSettings",

@@ -259,8 +259,8 @@ def tools(
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    web, client = Web(core.config.of(EgressRules)), Client(connections=4)
+    web, client = Web(core.config.get(EgressRules)), Client(connections=4)
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
-    search, blocking = core.config.of(SearchSettings), core.environment.blocking
+    search, blocking = core.config.get(SearchSettings), core.environment.blocking
     return Parts(tools=tools(web, search, client, blocking, lambda: others.confined))

@@ -55,7 +55,7 @@ class ServiceUnreachable(Exception):
     """The service did not respond; the text says why and what to do."""
 
 
-class NobodyRuns(ServiceUnreachable):
+class NotRunning(ServiceUnreachable):
     """No Elwood is running."""
 
 
@@ -102,7 +102,7 @@ def decode(line: bytes, kind: type[T]) -> T:
 # --- client ---------------------------------------------------------------------------------------
 
 
-def settle(runtime_dir: Path, command: str, *words: str) -> int:
+def print_response(runtime_dir: Path, command: str, *words: str) -> int:
     """Send a request and print the response; return the exit code."""
     try:
         answer = ask(runtime_dir, command, *words)
@@ -139,7 +139,7 @@ def ask_over(
             raise BadLine("it ended too early, or is too long")
         return decode(line, ControlAnswer)
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NobodyRuns(_explain(error, path)) from error
+        raise NotRunning(_explain(error, path)) from error
     except (OSError, BadLine) as error:
         raise ServiceUnreachable(_explain(error, path)) from error
 

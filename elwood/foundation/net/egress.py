@@ -175,7 +175,7 @@ class WebFailed(Exception):
         self.text_from = text_from
 
 
-async def resolved(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Look up *host* with the system's resolver; return an empty list on failure."""
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -200,7 +200,7 @@ def is_reachable(address: str) -> bool:
         return is_public(address, own={str(probe.getsockname()[0])})
 
 
-def pinned(allow: Callable[[str], bool], resolve: Resolve) -> Route:
+def pin_route(allow: Callable[[str], bool], resolve: Resolve) -> Route:
     """Return a route that refuses a host unless *allow* accepts all of its addresses.
 
     A single bad address refuses the host, because any of its addresses may be used.  The route

@@ -13,7 +13,7 @@ from elwood.foundation.runtime.actor_table import clear_error as clear_error
 from elwood.foundation.runtime.actor_table import report_done as report_done
 from elwood.foundation.runtime.actor_table import report_error as report_error
 from elwood.foundation.runtime.actor_table import report_warning as report_warning
-from elwood.foundation.runtime.actor_table import waiting as waiting
+from elwood.foundation.runtime.actor_table import show_wait as show_wait
 from elwood.foundation.runtime.mailbox import ActorCrashed as ActorCrashed
 from elwood.foundation.runtime.mailbox import ActorDown as ActorDown
 from elwood.foundation.runtime.mailbox import ActorUnavailable as ActorUnavailable

@@ -48,7 +48,7 @@ class Trouble(msgspec.Struct):
     equal: int = 1  # errors in a row with the present text
     stuck: bool = False  # stays set until a try succeeds, even if the error changes
 
-    def again(self, error: str, now: float) -> None:
+    def repeat(self, error: str, now: float) -> None:
         self.count += 1
         self.equal = self.equal + 1 if error == self.error else 1
         self.error = error
@@ -80,7 +80,7 @@ class ActorStatus(msgspec.Struct, eq=False):
         self.state = state
         self.since = self.clock()
 
-    def crashed(self, error: str) -> None:
+    def note_crash(self, error: str) -> None:
         """Record a crash of the incarnation that is still marked as running."""
         self.last_crash, self.last_crash_at = error, self.clock()
         calm = self.last_crash_at - self.since >= CALM
@@ -157,7 +157,7 @@ class ActorTable:
         self.statuses[name] = status
         return status
 
-    def now(self) -> float:
+    def get_time(self) -> float:
         """Return the time of the clock that all statuses use, in seconds."""
         return self._clock()
 
@@ -174,7 +174,7 @@ class ActorTable:
 
     def stuck(self) -> list[Stuck]:
         """Return exceeded limits, repeated errors, and warnings."""
-        now = self.now()
+        now = self.get_time()
         found = [found for status in self.statuses.values() for found in status.stuck(now)]
         return [*self._warnings, *found]
 
@@ -204,7 +204,7 @@ def check_is_lower(name: str, step: int | None) -> None:
 
 
 @contextmanager
-def waiting(what: str, *, limit: float = inf) -> Iterator[None]:
+def show_wait(what: str, *, limit: float = inf) -> Iterator[None]:
     """Show on the actor table that the current actor waits for *what*, at most *limit* seconds."""
     status = _current.get()
     if status is None:
@@ -229,11 +229,11 @@ def report_error(what: str, error: str, *, times: int = 1) -> None:
     known = status.troubles.get(what)
     now = status.clock()
     if known is not None and now - known.latest < STALE:
-        known.again(error, now)
+        known.repeat(error, now)
     else:
         known = status.troubles[what] = Trouble(what, error, now, now)
         for _ in range(1, times):
-            known.again(error, now)
+            known.repeat(error, now)
 
 
 def report_warning(what: str, words: str) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import outcome
 import trio
 
-from elwood.foundation.runtime.actor_table import check_is_lower, waiting
+from elwood.foundation.runtime.actor_table import check_is_lower, show_wait
 
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -65,11 +65,11 @@ class Reply(Generic[T]):
         return self._settled.is_set() or self._is_abandoned
 
     def set(self, value: T) -> None:
-        self._settle(outcome.Value(value))
+        self._set_result(outcome.Value(value))
 
     def fail(self, error: Exception) -> None:
         """Answer with an exception, raised in the caller."""
-        self._settle(outcome.Error(error))
+        self._set_result(outcome.Error(error))
 
     async def wait(self) -> T:
         """Wait for the answer; cancellation here abandons the request."""
@@ -91,7 +91,7 @@ class Reply(Generic[T]):
                 self._work.cancel()
             yield
 
-    def _settle(self, result: outcome.Outcome[T]) -> None:
+    def _set_result(self, result: outcome.Outcome[T]) -> None:
         if self._outcome is None:
             self._outcome = result
             self._settled.set()
@@ -123,7 +123,7 @@ class Address(Generic[M_contra]):
             await self._mailbox.send.send(message)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             raise ActorDown(self.name) from None
-        self._mailbox.came()
+        self._mailbox.note_receive()
 
     def offer(self, message: M_contra) -> bool:
         """Put *message* into the queue if there is room now; never waits."""
@@ -131,7 +131,7 @@ class Address(Generic[M_contra]):
             self._mailbox.send.send_nowait(message)
         except (trio.WouldBlock, trio.ClosedResourceError, trio.BrokenResourceError):
             return False
-        self._mailbox.came()
+        self._mailbox.note_receive()
         return True
 
     async def ask(self, request: Request[T]) -> T:
@@ -140,7 +140,7 @@ class Address(Generic[M_contra]):
         Raises ActorDown immediately while the actor is away, ActorCrashed if it crashes with the
         request.
         """
-        with waiting(f"{type(request).__name__} from {self.name}"):
+        with show_wait(f"{type(request).__name__} from {self.name}"):
             if not self._mailbox.is_up:
                 raise ActorDown(self.name)
             # The `match` of the actor checks the type of the request.
@@ -223,7 +223,7 @@ class Mailbox(Generic[M]):
 
     # Only for the runtime:
 
-    def came(self) -> None:
+    def note_receive(self) -> None:
         """Update the time since when messages have waited without any being received."""
         if self.unread_since is None and self.depth:
             self.unread_since = trio.current_time()

@@ -133,7 +133,7 @@ class Run:
             self._listener(Started(name, status.restarts))
             error = await self._one_incarnation()
             if error is not None:
-                status.crashed(describe(error))
+                status.note_crash(describe(error))
                 if halts(error):
                     status.turn_to("given up")
                     self._listener(Crashed(name, error, None))
@@ -147,7 +147,7 @@ class Run:
                     break
                 # It counts as a crash: a body that returns immediately would spin.
                 error = RuntimeError("ended, which it must not")
-                status.crashed(describe(error))
+                status.note_crash(describe(error))
             now = trio.current_time()
             crashes = [*(at for at in crashes if now - at < child.policy.within), now]
             delay = child.policy.delay(len(crashes))

@@ -34,7 +34,7 @@ from elwood.foundation.sandbox.layout import (
     Mount,
     SandboxContext,
     environment,
-    made_files,
+    get_made_folder,
 )
 from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 from elwood.foundation.sandbox.settings import MEGABYTE
@@ -103,8 +103,8 @@ class Bubblewrap(msgspec.Struct, frozen=True):
     disable_userns: bool = True
     rung: Rung = "bubblewrap"
 
-    def place(self, path: Path) -> str | None:
-        return self.context.place(path, moved=True)
+    def map_path(self, path: Path) -> str | None:
+        return self.context.map_path(path, moved=True)
 
     async def run(self, command: Command) -> CommandOutcome:
         layout = await self.context.layout(command.mounts)
@@ -198,7 +198,7 @@ class Bubblewrap(msgspec.Struct, frozen=True):
                 yield from ("--symlink", os.readlink(path), path)
             elif os.path.exists(path):
                 yield from ("--ro-bind", path, path)
-        yield from ("--ro-bind", str(made_files(self.context.state)), "/etc/elwood")
+        yield from ("--ro-bind", str(get_made_folder(self.context.state)), "/etc/elwood")
         for name in (*MADE_ETC, GIT_CONFIG):
             if not (network and name == "nsswitch.conf"):  # libc's default also uses DNS
                 yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")

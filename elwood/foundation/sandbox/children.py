@@ -91,7 +91,7 @@ GONE = 5.0
 _CHUNK = 1 << 16
 
 
-class Leash(Protocol):
+class ProcessTree(Protocol):
     """Ends the processes of a command, in the way of its backend."""
 
     def ask(self) -> None:
@@ -154,7 +154,7 @@ class ChildProcess:
         """Send it a signal, unless it has ended."""
         self._popen.send_signal(number)
 
-    async def ended(self) -> None:
+    async def note_end(self) -> None:
         while self._popen.poll() is None:
             await trio.lowlevel.wait_readable(self._pidfd)
 
@@ -165,7 +165,7 @@ class ChildProcess:
                 nursery.start_soon(self._feed, self._popen.stdin)
             for fd, kept in self._pipes.items():
                 nursery.start_soon(_pump, fd, kept)
-            await self.ended()
+            await self.note_end()
             nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
@@ -203,7 +203,7 @@ async def _pump(fd: int, kept: HeadTailBuffer) -> None:
 async def supervise(
     rung: Rung,
     child: ChildProcess,
-    leash: Leash,
+    leash: ProcessTree,
     seconds: float,
     begin: Callable[[], Awaitable[None]],
 ) -> bool:
@@ -333,10 +333,10 @@ class Process(msgspec.Struct, frozen=True):
 def processes() -> list[Process]:
     """List the processes that are visible to us."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [process for pid in pids if (process := look(pid)) is not None]
+    return [process for pid in pids if (process := read_process(pid)) is not None]
 
 
-def look(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """Read the process *pid*; return None if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

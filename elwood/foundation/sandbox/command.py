@@ -110,7 +110,7 @@ class Executor(Protocol):
     def rung(self) -> Rung:
         """Kind of the backend."""
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         """Return the path at which commands see *path*, or None.  Blocks."""
 
     async def run(self, command: Command) -> CommandOutcome:

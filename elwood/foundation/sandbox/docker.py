@@ -26,7 +26,7 @@ from elwood.foundation.sandbox.layout import (
     Mount,
     SandboxContext,
     environment,
-    made_files,
+    get_made_folder,
 )
 from elwood.foundation.sandbox.settings import MEGABYTE
 
@@ -65,8 +65,8 @@ class Docker:
         self._label = f"elwood={hashlib.sha256(bytes(context.state)).hexdigest()[:16]}"
         self._shown = shown
 
-    def place(self, path: Path) -> str | None:
-        return self._context.place(path, moved=True)
+    def map_path(self, path: Path) -> str | None:
+        return self._context.map_path(path, moved=True)
 
     async def run(self, command: Command) -> CommandOutcome:
         if command.streams:
@@ -121,7 +121,7 @@ class Docker:
         limits = self._context.settings.limits()
         settings = self._context.settings
         tmp = settings.tmp * MEGABYTE
-        made = made_files(self._context.state)
+        made = get_made_folder(self._context.state)
         shown = [Mount("readonly", path, path) for path in self._shown]
         for name in MADE_GIT:
             place = f"/etc/{name}" if name == GIT_CONFIG else f"/etc/elwood/{name}"

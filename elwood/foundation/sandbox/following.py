@@ -26,8 +26,8 @@ from elwood.foundation.storage.traces import (
     FolderState,
     Traced,
     find_reads,
-    look,
     mark_changes,
+    record_files,
     records_reads,
     was_read_since,
 )
@@ -50,7 +50,7 @@ class _Note(msgspec.Struct, frozen=True):
     """The instruction files that it cannot write."""
 
 
-def guarded_names(rung: Rung) -> tuple[str, ...]:
+def list_guarded(rung: Rung) -> tuple[str, ...]:
     """Return the names in the workspace that a command in *rung* cannot write."""
     return INSTRUCTIONS if rung in ("bubblewrap", "docker") else ()
 
@@ -121,13 +121,13 @@ def begin(
 
     *sources* are untrusted folders that it sees.  Raises TooManyFiles.
     """
-    guarded = guarded_names(rung)
-    states = [look(root, watch=writes) for root in roots]
+    guarded = list_guarded(rung)
+    states = [record_files(root, watch=writes) for root in roots]
     found = dict.fromkeys(sources)
     for root, path in named:
         known = dict(zip(roots, states, strict=True)).get(root)
         if known is None:
-            found |= dict.fromkeys(_untrusted_beneath(root, path))
+            found |= dict.fromkeys(_find_untrusted(root, path))
         elif writes and not records_reads(root.path):
             found |= dict.fromkeys(_beneath(path, known.marked))
         else:  # a file in a named folder shows when it is read, or when its name is printed
@@ -183,7 +183,7 @@ def _beneath(path: str, marked: Collection[str]) -> list[str]:
     return [one for one in marked if one == path or one.startswith(f"{path}/")]
 
 
-def _untrusted_beneath(root: Root, path: str) -> list[str]:
+def _find_untrusted(root: Root, path: str) -> list[str]:
     """Return the place of untrusted files in a folder that is not followed, if there are any."""
     try:
         items, more = root.walk(path or ".")

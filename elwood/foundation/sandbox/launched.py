@@ -26,7 +26,14 @@ from elwood.foundation.sandbox.children import (
     title,
 )
 from elwood.foundation.sandbox.command import Command, CommandOutcome, SandboxFailed
-from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, SandboxContext, environment
+from elwood.foundation.sandbox.layout import (
+    ETC,
+    NIXOS,
+    SYSTEM,
+    MountedFolder,
+    SandboxContext,
+    environment,
+)
 from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
 
 # Version of the marshal format; all Pythons since 2.5 read it.
@@ -50,7 +57,7 @@ class _Monitor:
 
     async def gone(self) -> None:
         """Wait for the launcher, which ends last."""
-        await self._child.ended()
+        await self._child.note_end()
 
 
 # The first Landlock version that confines signals (Linux 6.12).
@@ -88,10 +95,10 @@ class Launched(msgspec.Struct, frozen=True):
     context: SandboxContext
     rung: Literal["landlock", "direct"]
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         if self.rung == "direct":
             return str(path.resolve())
-        return self.context.place(path, moved=False)
+        return self.context.map_path(path, moved=False)
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; "direct" ignores its *writable*.  Raises SandboxFailed."""
@@ -152,7 +159,9 @@ class Launched(msgspec.Struct, frozen=True):
             raise SandboxFailed(self.rung, f"the launcher: {what or 'was killed'}")
         return child.outputs.outcome(int(what))
 
-    def _walls(self, command: Command, tmp: Path, lent: Sequence[Lent]) -> dict[str, object] | None:
+    def _walls(
+        self, command: Command, tmp: Path, lent: Sequence[MountedFolder]
+    ) -> dict[str, object] | None:
         """Return the paths that a command may read and write, and its system call filter."""
         if self.rung == "direct":
             return None

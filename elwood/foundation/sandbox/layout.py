@@ -132,7 +132,7 @@ def make_instructions(workspace: Path) -> None:
                 os.mkdir(workspace / name, 0o700)
 
 
-def guarded(workspace: Path, place: str = WORKSPACE) -> list[Mount]:
+def mount_guarded(workspace: Path, place: str = WORKSPACE) -> list[Mount]:
     """Mount *workspace* at *place*, read-only where a command must not write.
 
     Only what exists can be guarded.  A link cannot: Elwood reads no instructions through one.
@@ -260,7 +260,7 @@ def _note(found: Sequence[Hidden]) -> str:
 SKILLS = "/skills"
 
 
-class Lent(msgspec.Struct, frozen=True):
+class MountedFolder(msgspec.Struct, frozen=True):
     """A folder outside the workspace that commands can read."""
 
     path: Path
@@ -271,16 +271,16 @@ class Lent(msgspec.Struct, frozen=True):
     mode: Literal["", "ro", "rw"] = ""
 
 
-def lend(
+def choose_mounts(
     folders: Sequence[Path], workspace: Path, state: Path, home: Path
-) -> tuple[tuple[Lent, ...], tuple[str, ...]]:
+) -> tuple[tuple[MountedFolder, ...], tuple[str, ...]]:
     """Return the *folders* that commands may read, and sentences with the reasons for the others.
 
     Folders in *workspace* are readable anyway, and commands can replace them: they are skipped.
     Folders that contain one of the three, or are in the *state* folder, are refused.  Blocks.
     """
     whole = {"state folder": state, "home folder": home, "workspace": workspace}
-    lent: list[Lent] = []
+    lent: list[MountedFolder] = []
     refused: list[str] = []
     for number, folder in enumerate(folders, 1):
         real = folder.resolve()
@@ -291,7 +291,7 @@ def lend(
             what = shown[0] if shown else "state folder"
             refused.append(f"commands cannot read {folder}, as it would show the {what}")
         else:
-            lent.append(Lent(real, f"{SKILLS}/{number}"))
+            lent.append(MountedFolder(real, f"{SKILLS}/{number}"))
     return tuple(lent), tuple(refused)
 
 
@@ -302,16 +302,16 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
     state: Path
     settings: SandboxSettings
     blocking: Blocking
-    lent: tuple[Lent, ...] = ()
+    lent: tuple[MountedFolder, ...] = ()
 
     async def layout(self, seen: Collection[str] = ()) -> Layout:
         """Build the layout of a command that sees the mounts at the places *seen*."""
         return await self.blocking(lambda: self._layout(seen))
 
     def _layout(self, seen: Collection[str]) -> Layout:
-        covers = made_files(self.state) / "covers"
+        covers = get_made_folder(self.state) / "covers"
         make_instructions(self.workspace)
-        mounts = guarded(self.workspace)
+        mounts = mount_guarded(self.workspace)
         found = [hidden(self.workspace, WORKSPACE, covers)]
         closed: list[str] = []
         for one in self.present():
@@ -323,18 +323,18 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
                 closed.append(f"{one.place} is not shown to commands: {why}")
                 continue
             readonly = [Mount("readonly", one.place, str(one.path))]
-            mounts += guarded(one.path, one.place) if one.mode == "rw" else readonly
+            mounts += mount_guarded(one.path, one.place) if one.mode == "rw" else readonly
             found.append(within)
         mounts += (mount for one in found for mount in one.mounts)
         _tidy(covers, {mount.source for mount in mounts})
         return Layout(mounts, "; ".join(filter(None, (_note(found), *closed))))
 
-    def present(self) -> list[Lent]:
+    def present(self) -> list[MountedFolder]:
         """Return the lent folders that exist and are readable; blocks."""
         is_there = (os.path.isdir(one.path) and os.access(one.path, os.R_OK) for one in self.lent)
         return [one for one, there in zip(self.lent, is_there, strict=True) if there]
 
-    def place(self, path: Path, *, moved: bool) -> str | None:
+    def map_path(self, path: Path, *, moved: bool) -> str | None:
         """Return the path at which commands see *path*, or None.  Blocks.
 
         *moved*: in a backend that mounts folders at its own paths.
@@ -346,14 +346,14 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-def made_files(state: Path) -> Path:
+def get_made_folder(state: Path) -> Path:
     """Return the folder in *state* with the files made for the sandbox."""
     return state / "sandbox"
 
 
 def make_files(state: Path) -> None:
     """Write the files for the sandbox, readable for other user ids in a container."""
-    folder = made_files(state)
+    folder = get_made_folder(state)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in (MADE_ETC | MADE_GIT).items():
         (folder / name).write_text(text)

@@ -24,7 +24,12 @@ from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.bubblewrap import Bubblewrap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Rung, SandboxFailed
 from elwood.foundation.sandbox.launched import Launched, landlock_version, open_with_landlock
-from elwood.foundation.sandbox.layout import Lent, SandboxContext, lend, make_files
+from elwood.foundation.sandbox.layout import (
+    MountedFolder,
+    SandboxContext,
+    choose_mounts,
+    make_files,
+)
 from elwood.foundation.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ SELF_TEST = 5.0
 _BACKLOG = 128
 
 
-class Picked(msgspec.Struct, frozen=True):
+class ChosenSandbox(msgspec.Struct, frozen=True):
     """The chosen backend."""
 
     executor: Executor
@@ -64,7 +69,7 @@ async def pick(
     folders: Sequence[Path] = (),
     *,
     blocking: Blocking = in_thread,
-) -> Picked:
+) -> ChosenSandbox:
     """Choose the backend of *settings*; "auto" chooses the strongest one that works.
 
     Commands can read those *folders* that contain nothing private.  A backend is used only if it
@@ -84,15 +89,19 @@ async def pick(
                 f"read and write; set paths.workspace to a folder of its own"
             )
     await blocking(lambda: make_files(context.state))
-    lent, notes = await blocking(lambda: lend(folders, context.workspace, context.state, home))
+    lent, notes = await blocking(
+        lambda: choose_mounts(folders, context.workspace, context.state, home)
+    )
     mounts = await blocking(
-        lambda: tuple(Lent(one.path.resolve(), one.place, one.mode) for one in settings.mounts)
+        lambda: tuple(
+            MountedFolder(one.path.resolve(), one.place, one.mode) for one in settings.mounts
+        )
     )
     picked = await _choose_kind(replace(context, lent=lent + mounts))
     return msgspec.structs.replace(picked, notes=(*picked.notes, *notes))
 
 
-async def _choose_kind(context: SandboxContext) -> Picked:
+async def _choose_kind(context: SandboxContext) -> ChosenSandbox:
     kind = context.settings.kind
     if os.uname().machine not in seccomp.ARCHITECTURES and kind not in ("direct", "none"):
         raise NoSandbox(f"no filter of system calls is known for {os.uname().machine}")
@@ -107,12 +116,12 @@ async def _choose_kind(context: SandboxContext) -> Picked:
             return await _try_docker(context)
         case "direct":
             notes = ("commands are not confined: they can do all that Elwood can",)
-            return Picked(Launched(context, "direct"), notes)
+            return ChosenSandbox(Launched(context, "direct"), notes)
         case "none":
             raise NoSandbox('commands are turned off: sandbox.kind is "none"')
 
 
-async def _try_strongest(context: SandboxContext) -> Picked:
+async def _try_strongest(context: SandboxContext) -> ChosenSandbox:
     try:
         return await _try_bubblewrap(context)
     except NoSandbox as error:
@@ -122,10 +131,10 @@ async def _try_strongest(context: SandboxContext) -> Picked:
     except NoSandbox as error:
         raise NoSandbox(f"{first}; {error.why}; {_ADVICE}") from error
     failed = first if shutil.which(context.settings.bubblewrap) else ""
-    return Picked(picked.executor, (first, *picked.notes), failed)
+    return ChosenSandbox(picked.executor, (first, *picked.notes), failed)
 
 
-async def _try_bubblewrap(context: SandboxContext) -> Picked:
+async def _try_bubblewrap(context: SandboxContext) -> ChosenSandbox:
     name = context.settings.bubblewrap
     program = shutil.which(name)
     if program is None:
@@ -148,7 +157,7 @@ async def _version(program: str) -> tuple[int, ...]:
     return ()
 
 
-async def _try_landlock(context: SandboxContext) -> Picked:
+async def _try_landlock(context: SandboxContext) -> ChosenSandbox:
     abi = landlock_version()
     if abi == 0:
         raise NoSandbox("landlock: this kernel, or the container around us, does not offer it")
@@ -160,7 +169,7 @@ async def _try_landlock(context: SandboxContext) -> Picked:
     return await _require_self_test(Launched(context, "landlock"), context, notes)
 
 
-async def _try_docker(context: SandboxContext) -> Picked:
+async def _try_docker(context: SandboxContext) -> ChosenSandbox:
     from elwood.foundation.sandbox.docker import Docker  # rarely used
 
     executor = Docker(context, await find_engine(context.settings))
@@ -205,11 +214,11 @@ async def _await_engine(request: Awaitable[None], settings: SandboxSettings) -> 
 
 async def _require_self_test(
     executor: Executor, context: SandboxContext, notes: tuple[str, ...] = ()
-) -> Picked:
+) -> ChosenSandbox:
     why = await self_test(executor, context.state)
     if why is not None:
         raise NoSandbox(f"{executor.rung}: {why}")
-    return Picked(executor, notes)
+    return ChosenSandbox(executor, notes)
 
 
 def _notes() -> tuple[str, ...]:

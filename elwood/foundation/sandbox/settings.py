@@ -63,7 +63,7 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
     """Report mounts that would expose private folders, and duplicate names."""
     if Paths not in loaded.config.values:
         return
-    paths, config = loaded.config.of(Paths), loaded.config.file
+    paths, config = loaded.config.get(Paths), loaded.config.file
     credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
     kept: list[tuple[str, Path | str]] = [
         ("the state folder", paths.state),

@@ -77,7 +77,7 @@ class Redactor:
     """Redact texts with the secrets of one configuration, as `redact` does."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._known = known(tuple(secret.reveal() for secret in secrets))
+        self._known = collect_secrets(tuple(secret.reveal() for secret in secrets))
 
     def __call__(self, text: str) -> str:
         return _mask(text, _find(text, self._known), len(text))
@@ -94,7 +94,7 @@ class Redactor:
         word = len(text)
         while word and "!" <= text[word - 1] <= "~":
             word -= 1
-        cut = min(word, self._known.unfinished(text))
+        cut = min(word, self._known.find_unfinished(text))
         settled = len(text[:cut].rstrip())
         found = _find(text, self._known)
         return _mask(text, found, min([cut, *(f.start for f in found if f.end >= settled)]))
@@ -154,7 +154,7 @@ def screen(text: str) -> Masked | Credential | None:
     >>> screen("DB_PASSWORD=hunter2")
     Credential(kind='password')
     """
-    found = [one for one in _find(text, known(())) if one.kind]
+    found = [one for one in _find(text, collect_secrets(())) if one.kind]
     if not found:
         return None
     masked = _mask(text, found, len(text))
@@ -296,11 +296,11 @@ class KnownSecrets:
                 if last - first <= _SPREAD * (end - start):
                     yield _include_backslashes(text, first), last
 
-    def unfinished(self, text: str) -> int:
+    def find_unfinished(self, text: str) -> int:
         """Return the index from which *text* may be the beginning of a value, or its length."""
         at = len(text)
         for view in _views(text[-self.reach :]) if self.reach else ():
-            start = self._spread.unfinished(view.text)
+            start = self._spread.find_unfinished(view.text)
             if start < len(view.text):
                 first = view.origin(start, len(view.text))[0]
                 at = min(at, _include_backslashes(text, max(0, len(text) - self.reach) + first))
@@ -340,7 +340,7 @@ class _Words:
                 if text.startswith(word, match.start()):
                     yield match.start(), match.start() + len(word)
 
-    def unfinished(self, text: str) -> int:
+    def find_unfinished(self, text: str) -> int:
         """Return the start of an incomplete word at the end of *text*, or its length."""
         for start in range(max(0, len(text) - self._longest), len(text)):
             rest = text[start:]
@@ -362,7 +362,7 @@ def _tree(words: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=8)  # each log line uses the same dozen secrets
-def known(values: tuple[str, ...]) -> KnownSecrets:
+def collect_secrets(values: tuple[str, ...]) -> KnownSecrets:
     return KnownSecrets(values)
 
 

@@ -269,7 +269,7 @@ def _find_heads(
         if anchor and not _is_unchanged(anchor.head, data):
             lost.append(AnchorLost(name, "it does not hold what it held"))
         elif found is not None and (anchor is None or found != anchor.head):
-            disk.settle(path)
+            disk.sync_content(path)
             heads.append(found)
     return tuple(heads), [*lost, *(AnchorLost(name, "it is gone") for name in sorted(gone))]
 
@@ -306,7 +306,7 @@ def newest(state: Path) -> str:
     return ""
 
 
-def note(state: Path, at: float, *entries: AnchorEntry) -> None:
+def append_anchors(state: Path, at: float, *entries: AnchorEntry) -> None:
     """Append *entries* to the anchors of the folder *state*, which no process uses.
 
     Raises JournalDamaged and OSError.
@@ -356,7 +356,7 @@ class CarriedHead(NamedTuple):
     end: float
 
 
-def carried(text: str) -> str:
+def extract_head(text: str) -> str:
     """Return the head that *text* contains; "" if none."""
     found = _CARRIED.search(text)
     return found[1] if found else ""

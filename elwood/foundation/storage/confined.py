@@ -110,7 +110,7 @@ class Confined:
         return self._fd
 
     @contextmanager
-    def opened(self, path: str, flags: int) -> Iterator[int]:
+    def open(self, path: str, flags: int) -> Iterator[int]:
         """Open *path*, unless it, or its target, has a name for secrets.
 
         Raises PathRefused and Unconfined.
@@ -119,7 +119,7 @@ class Confined:
         try:
             fd = open_beneath(root, relative, flags)
         except OSError as error:
-            raise refused(path, error) from error
+            raise convert_error(path, error) from error
         try:
             # The name of a link may differ from the name of its target.
             where = self.inside(fd)
@@ -157,7 +157,7 @@ class Confined:
         return where.removeprefix(start).removesuffix(" (deleted)")
 
 
-def refused(path: str, error: OSError) -> PathRefused:
+def convert_error(path: str, error: OSError) -> PathRefused:
     """Convert the error of a system call to a PathRefused for the requester of *path*."""
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:

@@ -28,7 +28,7 @@ class Space(msgspec.Struct, frozen=True):
         return 100 * self.used / max(1, self.used + self.free)
 
 
-def warning(spaces: Mapping[str, Space], low: float, full: float) -> str:
+def describe_room(spaces: Mapping[str, Space], low: float, full: float) -> str:
     """Return a warning about disks with little room, by their content; "" if there is enough.
 
     *low* and *full* are per cent in use: the owner is warned from *low* on; no new work is accepted
@@ -152,7 +152,7 @@ class Calls:
 
 
 @contextmanager
-def judged(path: Path) -> Iterator[None]:
+def convert_errors(path: Path) -> Iterator[None]:
     """Convert the errors of the block to DiskFull and JournalBroken, about *path*.
 
     Others (no descriptors left, no permission) pass: nothing was changed, and a restart of the
@@ -261,7 +261,7 @@ class Disk:
         except DiskFull:
             self.remove(temp)
             raise
-        with judged(path):
+        with convert_errors(path):
             self._calls.rename(temp, path)
         self._sync_folder(path)
 
@@ -283,13 +283,13 @@ class Disk:
         self._sync_folder(kept)
         return kept
 
-    def cut(self, path: Path, size: int) -> None:
+    def truncate_file(self, path: Path, size: int) -> None:
         """Cut *path* to *size* bytes, and sync it."""
         with self._opened(path, os.O_WRONLY) as fd:
             self._truncate(fd, path, size)
             self._sync(fd, path)
 
-    def settle(self, path: Path) -> None:
+    def sync_content(self, path: Path) -> None:
         """Make the present content of *path* survive a power cut.
 
         A killed process may have left bytes that are only in the kernel's memory.
@@ -299,7 +299,7 @@ class Disk:
 
     def remove(self, path: Path, *, durably: bool = False) -> None:
         """Remove *path*, if it exists; unless *durably*, a power cut may restore it."""
-        with judged(path), suppress(FileNotFoundError):
+        with convert_errors(path), suppress(FileNotFoundError):
             self._calls.unlink(path)
         if durably and path.parent.is_dir():
             self._sync_folder(path)
@@ -311,7 +311,7 @@ class Disk:
             return
         if not is_there:
             self.make_folder(path.parent)
-            with judged(path), suppress(FileExistsError):
+            with convert_errors(path), suppress(FileExistsError):
                 self._calls.mkdir(path)
         # Even if it existed: its creator may have been killed before the sync. Folders without
         # write permission are not ours.
@@ -327,7 +327,7 @@ class Disk:
                 why = f"it has {size} bytes where {at} were left: somebody else writes to it"
                 raise JournalBroken(path, why)
             try:
-                with judged(path):
+                with convert_errors(path):
                     whole = self._calls.write(fd, data) == len(data)
             except DiskFull:
                 whole = False
@@ -345,7 +345,7 @@ class Disk:
 
     @contextmanager
     def _opened(self, path: Path, flags: int) -> Iterator[int]:
-        with judged(path):
+        with convert_errors(path):
             fd = self._calls.open(path, flags)
         try:
             yield fd
@@ -353,7 +353,7 @@ class Disk:
             self._calls.close(fd)
 
     def _write_all(self, fd: int, path: Path, data: bytes) -> None:
-        with judged(path):
+        with convert_errors(path):
             while data:
                 data = data[self._calls.write(fd, data) :]
 
@@ -381,7 +381,7 @@ class Disk:
         self.make_folder(reserve.parent)
         with self._opened(reserve, os.O_WRONLY | os.O_CREAT) as fd:
             try:
-                with judged(reserve):
+                with convert_errors(reserve):
                     self._calls.allocate(fd, RESERVE)
             except DiskFull:
                 self._truncate(fd, reserve, 0)
@@ -430,7 +430,7 @@ class AlreadyRunning(Exception):
 
 
 @contextmanager
-def holding(folder: Path) -> Iterator[None]:
+def lock_state(folder: Path) -> Iterator[None]:
     """Lock the state folder *folder*, which must exist, during the block.
 
     The kernel releases the lock at any end of the process; the file ``lock`` remains, with the id

@@ -32,8 +32,8 @@ from elwood.foundation.storage.confined import (
     Confined,
     PathMissing,
     PathRefused,
+    convert_error,
     open_beneath,
-    refused,
 )
 from elwood.foundation.storage.disk import FULL_ERRORS, Calls
 from elwood.foundation.storage.paths import holds_secrets, is_git, protection
@@ -149,7 +149,7 @@ class WriteTarget(msgspec.Struct, frozen=True):
         except FileNotFoundError:
             found = None
         except OSError as error:
-            raise refused(self.path, error) from error
+            raise convert_error(self.path, error) from error
         if expect is not None and (found is None or _stamp(found) != _stamp(expect)):
             raise PathRefused(self.path, "was changed meanwhile; read it again")
         if found is None:
@@ -194,7 +194,7 @@ def _need_plain(path: str, found: os.stat_result) -> None:
 
 
 @contextmanager
-def placed(
+def open_parent(
     confined: Confined, calls: Calls, path: str, *, untrusted: bool, make: bool
 ) -> Iterator[WriteTarget]:
     """Open the folder of *path*; with *make*, create its missing parts.
@@ -241,7 +241,7 @@ def _deepest(confined: Confined, path: str, folders: list[str]) -> tuple[int, in
         except NotADirectoryError as error:
             raise PathRefused(path, "is in something that is not a folder") from error
         except OSError as error:
-            raise refused(path, error) from error
+            raise convert_error(path, error) from error
     raise PathMissing(path, "does not exist")
 
 
@@ -370,7 +370,7 @@ class Root:
         return path in self._untrusted
 
     @contextmanager
-    def changing(self, guarded: Collection[str]) -> Iterator[None]:
+    def expect_changes(self, guarded: Collection[str]) -> Iterator[None]:
         """During the block, while a command runs, files that it may have changed are untrusted.
 
         Those are all files with a later change time, except files that Elwood writes and the
@@ -404,14 +404,14 @@ class Root:
     @contextmanager
     def file(self, path: str) -> Iterator[File]:
         """Open the file *path* for reading: a plain file with one name, without secrets."""
-        with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+        with self._confined.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             found = os.fstat(fd)
             _need_plain(path, found)
             where = self._confined.inside(fd).lstrip("/")
             untrusted = self.is_untrusted_place(where) or self._may_be_changed(where, found)
             yield File(fd, found, untrusted or is_marked(fd))
 
-    def located(self, path: str) -> str:
+    def locate(self, path: str) -> str:
         """Return the real location of *path*, relative to the root; the end of it may be missing.
 
         An existing folder ends with "/"; the root itself is "".
@@ -419,7 +419,7 @@ class Root:
         missing = ""
         while True:
             try:
-                with self._confined.opened(path, os.O_PATH) as fd:
+                with self._confined.open(path, os.O_PATH) as fd:
                     end = "/" if stat.S_ISDIR(os.fstat(fd).st_mode) else ""
                     return f"{self._confined.inside(fd)}{missing or end}".lstrip("/")
             except PathMissing:
@@ -453,7 +453,7 @@ class Root:
 
     @contextmanager
     def _folder(self, path: str) -> Iterator[tuple[int, Iterator["os.DirEntry[str]"]]]:
-        with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+        with self._confined.open(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
             if not stat.S_ISDIR(os.fstat(fd).st_mode):
                 raise PathRefused(path, "is not a folder")
             with os.scandir(fd) as entries:
@@ -512,7 +512,7 @@ class Root:
         """
         with (
             _replacing,
-            placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place,
+            open_parent(self._confined, self._calls, path, untrusted=untrusted, make=True) as place,
         ):
             old = place.found(expect)
             try:
@@ -529,14 +529,16 @@ class Root:
                     self._calls.rename(temp, _path(place.folder, place.name))
                     if self._running:
                         self._own.add(identify(os.fstat(fd)))
-                self._settle(place)
+                self._sync_name(place)
             except OSError as error:
                 raise not_written(path, error) from error
         return "created" if old is None else "replaced"
 
     def remove(self, path: str, *, untrusted: bool) -> None:
         """Remove the plain file *path*, by the rules of `write`; folders are refused."""
-        with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
+        with open_parent(
+            self._confined, self._calls, path, untrusted=untrusted, make=False
+        ) as place:
             if place.found() is None:
                 raise PathMissing(path, "does not exist")
             place.need_there(self._confined)
@@ -563,7 +565,7 @@ class Root:
         finally:
             self._calls.close(fd)
 
-    def _settle(self, place: WriteTarget) -> None:
+    def _sync_name(self, place: WriteTarget) -> None:
         """Make the new name survive a power cut."""
         try:
             self._calls.sync(place.folder)
@@ -617,7 +619,7 @@ def raw_lines(path: str, file: File) -> Iterator[bytes]:
             yield raw
 
 
-def decoded(raw: bytes) -> str:
+def decode_line(raw: bytes) -> str:
     """Decode a line, without its end."""
     return raw.rstrip(b"\r\n").decode("utf-8", "replace")
 

@@ -72,7 +72,9 @@ class IndexedFiles:
         self._is_current = False
         self.index.close()
 
-    async def look(self, write: Callable[[Callable[[], int | None]], Awaitable[int | None]]) -> int:
+    async def update(
+        self, write: Callable[[Callable[[], int | None]], Awaitable[int | None]]
+    ) -> int:
         """Update the index from the files, which anybody may change, unless that was done recently.
 
         *write* runs one step as the only writer; other writes may come between two steps. Returns

@@ -36,7 +36,14 @@ import msgspec
 import trio
 
 from elwood.foundation.runtime import clear_error, report_error
-from elwood.foundation.storage.disk import PAGE, Disk, DiskFull, JournalBroken, judged, temporary
+from elwood.foundation.storage.disk import (
+    PAGE,
+    Disk,
+    DiskFull,
+    JournalBroken,
+    convert_errors,
+    temporary,
+)
 
 # Bytes by which a log grows until it is closed, or the size of its state if that is larger;
 # replaying them takes about 10 ms.
@@ -206,7 +213,7 @@ def segments(journal: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def closed_before(journal: Path, at: float) -> tuple[list[Path], int]:
+def list_closed(journal: Path, at: float) -> tuple[list[Path], int]:
     """Return the segments of *journal* closed before Unix time *at*, and their last entry."""
     with journal.open("rb") as file:
         begins = _first_seq(file.readline())
@@ -558,7 +565,7 @@ class Journal(Generic[E, S]):
 
         A crash between the two leaves a segment that begins where the file does; it is not read.
         """
-        with judged(self.path):
+        with convert_errors(self.path):
             packed = self.path.read_bytes()
         place = JournalPlace()
         for _ in follow(self.path, io.BytesIO(packed), place, _raw_decode):
@@ -579,7 +586,7 @@ class Journal(Generic[E, S]):
     def _read(self) -> tuple[S, JournalPlace, int]:
         state, place, begins = self._new(), JournalPlace(), 0
         self._disk.remove(temporary(self.path))
-        with judged(self.path), self.path.open("rb", buffering=1 << 20) as file:
+        with convert_errors(self.path), self.path.open("rb", buffering=1 << 20) as file:
             for line in follow(self.path, file, place, self._decode):
                 begins = begins or line.seq
                 state = _apply_line(self.path, state, line)
@@ -589,13 +596,13 @@ class Journal(Generic[E, S]):
                 raise JournalDamaged(self.path, 1, "is damaged")
             name = f"{self.path.name}.torn-{self._disk.clock():.0f}"
             self._disk.set_aside(self.path.with_name(name), place.torn)
-            self._disk.cut(self.path, place.offset)
+            self._disk.truncate_file(self.path, place.offset)
             place.torn = b""
-        self._disk.settle(self.path)
+        self._disk.sync_content(self.path)
         return state, place, begins or 1
 
     def _keep_sound(self) -> Path:
-        with judged(self.path):
+        with convert_errors(self.path):
             damaged = self.path.read_bytes()
         name = f"{self.path.name}.damaged-{self._disk.clock():.0f}"
         aside = self._disk.set_aside(self.path.with_name(name), damaged)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.foundation.text.words import asked, expression, parts, widened, words
+from elwood.foundation.text.words import expression, parse_query, parts, widen_query, words
 
 # Milliseconds to wait for a lock.
 BUSY = 1000
@@ -133,7 +133,7 @@ def fingerprint(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
+def group_hits(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     """Group hits that match about equally well, best first; within a group the newest first.
 
     *updated* is only compared, so no clock is needed.
@@ -154,9 +154,9 @@ def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     return groups
 
 
-def ranked(hits: Iterable[SearchHit]) -> list[str]:
+def rank_keys(hits: Iterable[SearchHit]) -> list[str]:
     """Return the keys, best first; among about equal matches the newest (`grouped`)."""
-    return [hit.key for group in grouped(hits) for hit in group]
+    return [hit.key for group in group_hits(hits) for hit in group]
 
 
 class SearchIndex:
@@ -201,20 +201,20 @@ class SearchIndex:
     def discard(self) -> None:
         self.close()
         for suffix in ("", "-wal", "-shm", "-journal"):
-            with judged(), suppress(FileNotFoundError):
+            with convert_errors(), suppress(FileNotFoundError):
                 os.unlink(f"{self.path}{suffix}")
 
     def check(self) -> None:
         """Check the whole file for damage."""
-        with self.reading() as db:
+        with self.open_reader() as db:
             [(found,)] = db.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
             raise DatabaseUnusable(f"it is damaged: {found}", damaged=True)
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def open_reader(self) -> Iterator[sqlite3.Connection]:
         """Provide a read-only connection; without a file, one to an empty index."""
-        with judged():
+        with convert_errors():
             exists = self.exists
             uri = f"{self.path.absolute().as_uri()}?mode=ro" if exists else "file::memory:"
             with closing(_connect(uri, READER_CACHE)) as db:
@@ -224,10 +224,10 @@ class SearchIndex:
                 yield db
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def open_writer(self) -> Iterator[sqlite3.Connection]:
         """Provide the writer's connection for one transaction."""
         db = self.writer()
-        with judged():
+        with convert_errors():
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -246,7 +246,7 @@ class SearchIndex:
     def _open(self) -> None:
         self.close()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with judged():
+        with convert_errors():
             # Created here, so that it is private; SQLite gives its other files the same mode.
             os.close(os.open(self.path, flags, 0o600))
             db = _connect(f"{self.path.absolute().as_uri()}?mode=rw", WRITER_CACHE)
@@ -270,18 +270,18 @@ class SearchIndex:
 
     def put(self, documents: Sequence[Document]) -> None:
         """Add or update these documents, all of them or none."""
-        with self.writing() as db:
+        with self.open_writer() as db:
             for document in documents:
                 _put(db, document)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Delete these documents: no byte of them remains in any file of the index."""
-        with self.writing() as db:
+        with self.open_writer() as db:
             for key in keys:
                 for (id_,) in db.execute("SELECT id FROM notes WHERE key = ?", (key,)).fetchall():
                     for table, column in (("words", "rowid"), ("vectors", "id"), ("notes", "id")):
                         db.execute(f"DELETE FROM {table} WHERE {column} = ?", (id_,))
-        with judged():
+        with convert_errors():
             # Deleted text stays in the word index until its segments are merged, and in the
             # write-ahead log until that is emptied.
             self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -291,14 +291,14 @@ class SearchIndex:
 
     def search(self, query: SearchQuery) -> list[SearchHit]:
         """Search for documents with all words of *query*, else all but one, else any."""
-        chosen = asked(query.query)
+        chosen = parse_query(query.query)
         if not chosen:
             return []
         most = len(chosen)
-        tries = [(least, widened(chosen, least)) for least in (most, max(1, most - 1), 1)]
+        tries = [(least, widen_query(chosen, least)) for least in (most, max(1, most - 1), 1)]
         if query.any:
             tries = [(1, expression(chosen, 1))]
-        with self.reading() as db:
+        with self.open_reader() as db:
             for least, wanted in tries:
                 given = (wanted, MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
@@ -308,27 +308,27 @@ class SearchIndex:
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
         """Return the keys of the newest documents, listed or not (*pending*), newest first."""
-        with self.reading() as db:
+        with self.open_reader() as db:
             ask = "SELECT key FROM notes WHERE kept = ? ORDER BY updated DESC, id DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (not pending, limit))]
 
     def stamps(self, keys: Sequence[str]) -> Mapping[str, str]:
         marks = ", ".join("?" * len(keys))
-        with self.reading() as db:
+        with self.open_reader() as db:
             return dict(db.execute(f"SELECT key, stamp FROM notes WHERE key IN ({marks})", keys))
 
     def all_keys(self) -> list[str]:
-        with self.reading() as db:
+        with self.open_reader() as db:
             return [key for (key,) in db.execute("SELECT key FROM notes")]
 
     def count(self) -> int:
-        with self.reading() as db:
+        with self.open_reader() as db:
             [(number,)] = db.execute("SELECT count(*) FROM notes").fetchall()
         return int(number)
 
     def counts(self, now: float) -> IndexCounts:
         """Count the documents by kind; *now* (Unix time) determines the expired ones."""
-        with self.reading() as db:
+        with self.open_reader() as db:
             [row] = db.execute(_COUNT, (now,)).fetchall()
         return IndexCounts(*(value or 0 for value in row))
 
@@ -363,7 +363,7 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
 
 
 @contextmanager
-def judged() -> Iterator[None]:
+def convert_errors() -> Iterator[None]:
     """Convert the errors of SQLite, and of its files, to DatabaseUnusable."""
     try:
         yield

@@ -63,7 +63,7 @@ class FolderState(msgspec.Struct, frozen=True):
     """Access times of the untrusted files and folders, by path."""
 
 
-def look(root: Root, *, limit: int = MAX_FILES, watch: bool = False) -> FolderState:
+def record_files(root: Root, *, limit: int = MAX_FILES, watch: bool = False) -> FolderState:
     """Record all files of *root*; with *watch*, a later `find_reads` returns the read ones.
 
     Raises TooManyFiles.
@@ -159,7 +159,7 @@ def _age(found: Traced) -> Traced:
         before = os.stat(found.place, follow_symlinks=False)
         times = (before.st_atime_ns - _EARLIER, before.st_mtime_ns)
         os.utime(found.place, ns=times, follow_symlinks=False)
-        return _traced(found.path, found.place, os.stat(found.place, follow_symlinks=False))
+        return _trace(found.path, found.place, os.stat(found.place, follow_symlinks=False))
     return found
 
 
@@ -206,11 +206,11 @@ def _look_at(entry: "os.DirEntry[str]", path: str) -> Traced | None:
     except FileNotFoundError:
         return None
     if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
-        return _traced(path, entry.path, found)
+        return _trace(path, entry.path, found)
     return None
 
 
-def _traced(path: str, place: str, found: os.stat_result) -> Traced:
+def _trace(path: str, place: str, found: os.stat_result) -> Traced:
     if stat.S_ISDIR(found.st_mode):
         return Traced(path, place, 0, 0, True, hash((found.st_dev, found.st_ino, path)))
     return Traced(path, place, found.st_ctime_ns, found.st_atime_ns, False, identify(found))

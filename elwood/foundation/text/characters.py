@@ -168,7 +168,7 @@ def escape_invisible(text: str) -> str:
     return "".join([*pieces, *map(shown.__getitem__, text[done:])])
 
 
-def remark(text: str) -> str:
+def describe_unusual(text: str) -> str:
     """List the non-ASCII characters in *text*, which may look like others, or return ""."""
     found = dict.fromkeys(char for char in text if not char.isascii())
     if not found:

@@ -113,7 +113,7 @@ def clip(text: str, limit: int) -> str:
     text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
     if width(text) <= limit:
         return text
-    return f"{text[: _fitting(text, 0, limit - 1)]}…" if limit > 0 else ""
+    return f"{text[: _find_fit(text, 0, limit - 1)]}…" if limit > 0 else ""
 
 
 def wrap(text: str, limit: int) -> list[str]:
@@ -123,7 +123,7 @@ def wrap(text: str, limit: int) -> list[str]:
     (['one two', 'three'], ['日本', '語'])
     """
     lines, start = [], 0
-    while (end := _fitting(text, start, limit)) < len(text):
+    while (end := _find_fit(text, start, limit)) < len(text):
         end = max(end, start + 1)
         if (space := text.rfind(" ", start, end + 1)) > start:
             end = space
@@ -134,7 +134,7 @@ def wrap(text: str, limit: int) -> list[str]:
     return [*lines, text[start:]]
 
 
-def _fitting(text: str, start: int, limit: int) -> int:
+def _find_fit(text: str, start: int, limit: int) -> int:
     """Return the index up to which *text*, from *start* on, fits into *limit* columns."""
     for end in range(start, len(text)):
         limit -= _columns(text[end])
@@ -157,7 +157,7 @@ def _columns(char: str) -> int:
 MAX_QUOTED = 500
 
 
-def cut(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Shorten *text* to *limit* characters and an ellipsis."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
@@ -165,13 +165,13 @@ def cut(text: str, limit: int) -> str:
 def in_quotes(text: str) -> str:
     """Quote *text* in one short line; it cannot end the quotes."""
     plain = " ".join(text.translate(_IN_QUOTES).split())
-    return f"“{literal(cut(plain, MAX_QUOTED))}”"
+    return f"“{literal(shorten(plain, MAX_QUOTED))}”"
 
 
 _IN_QUOTES = str.maketrans("“”„«»`", '"""""\'')
 
 
-def fenced(text: str) -> str:
+def fence(text: str) -> str:
     """Put *text* in a fenced code block."""
     fence = fence_of(text)
     return f"{fence}\n{text.rstrip()}\n{fence}"

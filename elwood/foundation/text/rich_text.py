@@ -101,7 +101,7 @@ class TextPage:
         whole = "".join(self._parts)
         text = whole.strip()
         cut = len(whole) - len(whole.lstrip())
-        spans = [t for span in self._spans if (t := trimmed(span, whole, cut)) is not None]
+        spans = [t for span in self._spans if (t := trim_span(span, whole, cut)) is not None]
         spans.sort(key=lambda span: (span.start, -span.end))
         return text, spans
 
@@ -128,7 +128,7 @@ class TextPage:
         self._size += len(text)
 
 
-def trimmed(span: Span, text: str, cut: int = 0) -> Span | None:
+def trim_span(span: Span, text: str, cut: int = 0) -> Span | None:
     """Narrow *span* to visible characters of *text* and move it by *cut*; None without any."""
     inside = text[span.start : span.end]
     start = span.start + len(inside) - len(inside.lstrip())

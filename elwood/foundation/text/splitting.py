@@ -9,7 +9,7 @@ import msgspec
 
 from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets, well_formed
 from elwood.foundation.text.markdown import Entity, Rich, to_entities
-from elwood.foundation.text.rich_text import Span, trimmed
+from elwood.foundation.text.rich_text import Span, trim_span
 
 # UTF-16 units of one message.
 MESSAGE_LIMIT = 4096
@@ -122,7 +122,7 @@ def _entities(spans: Sequence[Span], piece: str, start: int) -> tuple[Entity, ..
         here = Span(
             span.kind, max(span.start - start, 0), span.end - start, span.url, span.language
         )
-        if here.end > 0 and (narrow := trimmed(here, piece)) is not None:
+        if here.end > 0 and (narrow := trim_span(here, piece)) is not None:
             kept.append(narrow)
     if len(kept) > MAX_ENTITIES:
         longest = sorted(range(len(kept)), key=lambda i: kept[i].start - kept[i].end)

@@ -88,7 +88,7 @@ def pieces(text: str) -> list[str]:
     return _compile(_PIECE).findall(_LAYOUT.sub("", text.replace("\u2019", "'")))
 
 
-def asked(query: str) -> tuple[str, ...]:
+def parse_query(query: str) -> tuple[str, ...]:
     """Return the search words of *query*, without duplicates.
 
     >>> asked("When is my sister's birthday?")
@@ -114,7 +114,7 @@ def expression(chosen: Sequence[str], least: int) -> str:
     return _combine([_term(word) for word in chosen], least)
 
 
-def widened(chosen: Sequence[str], least: int) -> str:
+def widen_query(chosen: Sequence[str], least: int) -> str:
     """Build a query as `expression` does that also matches other forms of the words.
 
     A word also matches by its stem, inside compounds (`parts`), and by both of its own parts.
@@ -179,7 +179,7 @@ def matches(word: str, other: str) -> bool:
     return other.startswith(word) if len(word) >= PREFIX else other == word
 
 
-def having(text: str, chosen: Sequence[str]) -> int:
+def count_words(text: str, chosen: Sequence[str]) -> int:
     """Count the words of *chosen* that are in *text*.
 
     >>> having("My sisters like tea.", ["sister", "coffee"])

@@ -14,8 +14,8 @@ from elwood.agent.approvals.prompt_text import (
     answer_of,
     button_pressed,
     buttons,
-    decided_message,
     details_message,
+    format_decision,
     overview,
     request_messages,
 )
@@ -92,7 +92,7 @@ def test_a_question_shows_the_call_in_full(subject: str, why: str, origin: str) 
     sound(details)
     assert "/allow ABC234 once" in details.text
     decided = msgspec.structs.replace(asked, ruling="once", by="tg:1")
-    settled = decided_message(decided, HOME, CHANNELS, UTC)
+    settled = format_decision(decided, HOME, CHANNELS, UTC)
     sound(settled)
     assert settled.text.endswith("\n\n✓ Allowed once by you, Thu 00:00.")
     assert code_in((settled,))[:ENDS] == shown[:ENDS]

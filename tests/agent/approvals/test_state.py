@@ -60,5 +60,5 @@ def test_an_old_permission_covers_the_exact_call() -> None:
     scope = ApprovalScope(("key",), "words", "all")
     today = msgspec.structs.replace(question("call 1"), scope=scope)
     other = msgspec.structs.replace(question("call 2"), scope=scope)
-    assert calls.covering(today, 1.0) is not None
-    assert calls.covering(other, 1.0) is None
+    assert calls.find_permission(today, 1.0) is not None
+    assert calls.find_permission(other, 1.0) is None

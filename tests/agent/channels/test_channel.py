@@ -19,8 +19,8 @@ def test_an_unread_channel_keeps_the_owner_route() -> None:
         post = Mailbox[OutboxMail](f"outbox {route.channel}", 4).address
         channels.add(Channel(name=route.channel, outbox=post, owner=owner))
     assert channels.owner_routes() == (HOME,)
-    channels.hear(TOPIC)
-    channels.hear(ELSEWHERE)
+    channels.note_owner_route(TOPIC)
+    channels.note_owner_route(ELSEWHERE)
     assert channels.owner_routes() == (TOPIC,)
 
 
@@ -68,8 +68,8 @@ def test_a_principal_selects_the_channel() -> None:
     assert [made.recipient(one) for one in ("tg:-5", "console", "fo:x", "task:tea")] == [None] * 4
     assert [made.is_group(one) for one in ("tg:-5", "tg:5", "fo:-5")] == [True, False, False]
     group, own = Route("telegram", "-5"), Route("telegram")
-    assert made.at(group).completed(group) == Route("telegram", "-5", private=False)
-    assert made.at(own).completed(own) == own
+    assert made.get_by_route(group).set_privacy(group) == Route("telegram", "-5", private=False)
+    assert made.get_by_route(own).set_privacy(own) == own
 
 
 def test_a_message_limit_leaves_room_for_a_question() -> None:

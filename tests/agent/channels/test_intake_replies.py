@@ -27,7 +27,7 @@ async def test_the_oldest_reply_is_forgotten(refusal: Busy | NotNow) -> None:
         replies = IntakeReplies(box.address)
 
         async def refuse(chat: int) -> None:
-            await replies.settle(refusal, 1, Route("chat", str(chat)))
+            await replies.report_refusal(refusal, 1, Route("chat", str(chat)))
 
         chats = list(range(MAX_NOTICED + 1))
         for chat in chats:

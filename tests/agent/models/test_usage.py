@@ -76,12 +76,12 @@ def test_limits_hold_over_random_restarts(
                     book = await world.book()
                 case "owe":
                     if book.limit_reached(caller) is None:
-                        book.owe(caller, "a/m", Usage(tokens))
+                        book.record(caller, "a/m", Usage(tokens))
                 case _:
-                    assert await book.settle()
+                    assert await book.write()
                     if book.limit_reached(caller) is None:
-                        book.owe(caller, "a/m", Usage(tokens))
-                        await book.settle()
+                        book.record(caller, "a/m", Usage(tokens))
+                        await book.write()
 
     trio.run(live)
     entries = trio.run(world.entries) if world.path.exists() else []
@@ -102,10 +102,10 @@ async def test_an_unwritten_call_is_charged_later(tmp_path: Path) -> None:
     world = World(tmp_path / "usage.jsonl")
     book = await world.book()
     world.calls.full = True
-    book.owe(Caller("s"), "a/m", Usage(250))
-    assert not await book.settle()
+    book.record(Caller("s"), "a/m", Usage(250))
+    assert not await book.write()
     assert world.told == []
     world.calls.full = False
-    assert await book.settle()
+    assert await book.write()
     [told] = world.told
     assert told.startswith("83 % of the limit of 300 tokens a day is used")

@@ -68,7 +68,7 @@ def fetch(extra: int = 13, url: str = PAGE, quotes: Quotation | None = None) -> 
 
 
 def search(words: str) -> SearchWeb:
-    assert OutgoingText(words).shared_with(NOTES)
+    assert OutgoingText(words).find_shared_runs(NOTES)
     return SearchWeb(Quotation("text from notes.md"))
 
 

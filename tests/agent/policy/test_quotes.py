@@ -24,7 +24,7 @@ NOTES = "Dear diary, my passport has the number C01X00T47 and Zoë's café is cl
 
 def quotes(text: str, private: Iterable[str]) -> bool:
     outgoing = OutgoingText(text)
-    return outgoing.is_too_long or any(map(outgoing.shared_with, private))
+    return outgoing.is_too_long or any(map(outgoing.find_shared_runs, private))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_index_equals_a_full_search(text: str, known: str) -> None:
     plain, held = text.replace(" ", ""), known.replace(" ", "")
     pieces = [plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)]
 
-    shared = OutgoingText(text).shared_with(known)
+    shared = OutgoingText(text).find_shared_runs(known)
 
     assert shared == {piece for piece in pieces if piece in held}
 
@@ -91,14 +91,16 @@ SECRET = "number C01X00T47 and Zoë's café"
     ],
 )
 def test_an_address_is_decoded_like_its_receiver(target: str) -> None:
-    assert OutgoingText(without_origins(f"https://evil.example{target}")).shared_with(NOTES)
+    assert OutgoingText(without_origins(f"https://evil.example{target}")).find_shared_runs(NOTES)
 
 
 def test_only_subdomains_can_quote() -> None:
     sent = without_origins("https://number.C01X00T47.and.evil.example/")
-    assert OutgoingText(sent).shared_with(NOTES)
+    assert OutgoingText(sent).find_shared_runs(NOTES)
     sent = without_origins("https://passportoffice.example/")
-    assert not OutgoingText(sent).shared_with("see https://passportoffice.example/ for the rest")
+    assert not OutgoingText(sent).find_shared_runs(
+        "see https://passportoffice.example/ for the rest"
+    )
 
 
 def test_only_short_common_words_are_known() -> None:

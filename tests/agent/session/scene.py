@@ -249,7 +249,7 @@ class House:
         channels = Channels()
         chat = Channel(name="chat", outbox=self.outbox.address, owner=(), owners=frozenset({ME.id}))
         channels.add(chat)
-        config = Config.holding(
+        config = Config.from_values(
             paths,
             world.settings,
             SessionSettings(idle=world.idle, in_memory=world.in_memory, archive=world.archive),

@@ -453,7 +453,7 @@ class Slow(SessionExtension):
         self._seconds = seconds
         self._log = log
 
-    def opening(self, inputs: Sequence[Received]) -> Opening:
+    def get_opening(self, inputs: Sequence[Received]) -> Opening:
         return self._open
 
     async def _open(self) -> str:

@@ -19,12 +19,12 @@ def heard(id_: str, text: str = "hello") -> Received:
 def test_an_unposted_answer_may_have_arrived() -> None:
     session = fold(heard("a"), Replied("a", None, ("a",), HERE, "the answer"))
     assert session.undelivered["a"].attempts == {}
-    assert closing_entries(session, "then", Channels().at) == (Posting("a", 0, 1),)
+    assert closing_entries(session, "then", Channels().get_by_route) == (Posting("a", 0, 1),)
 
 
 def test_everything_waiting_is_answered_once() -> None:
     session = fold(heard("a"), heard("b", "/undo"))
-    [replied] = closing_entries(session, "2026-11-22 10:00", Channels().at)
+    [replied] = closing_entries(session, "2026-11-22 10:00", Channels().get_by_route)
     assert isinstance(replied, Replied)
     assert replied.inputs == ("a", "b")
     assert (replied.failed, "2026-11-22 10:00" in replied.text) == (True, True)
@@ -41,7 +41,7 @@ def test_a_run_is_answered_like_a_message(started: str) -> None:
     session = fold(heard("a"), run)
     if started:
         session.apply(3, 3.0, TurnStarted("t1", (started,), 1, "…"))
-    entries = closing_entries(session, "then", Channels().at)
+    entries = closing_entries(session, "then", Channels().get_by_route)
     for seq, entry in enumerate(entries, 4):
         session.apply(seq, 4.0, entry)
     assert not session.waiting
@@ -54,4 +54,4 @@ def test_a_run_is_answered_like_a_message(started: str) -> None:
 
 def test_an_idle_conversation_gets_no_notice() -> None:
     session = fold(heard("a"), Replied("a", None, ("a",), HERE, ""))
-    assert closing_entries(session, "then", Channels().at) == ()
+    assert closing_entries(session, "then", Channels().get_by_route) == ()

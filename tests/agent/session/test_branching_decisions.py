@@ -24,7 +24,7 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
     Usage,
-    said_in,
+    extract_words,
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import ModelsMail
@@ -49,7 +49,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, may_close, state_at
 from elwood.agent.session.log.turns import call_key
-from elwood.agent.session.reading.records import is_on, moved_to, spans
+from elwood.agent.session.reading.records import get_new_head, is_on, spans
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, entries_of
@@ -153,7 +153,7 @@ class Talk:
 
     def words(self, line: Branch | None = None) -> list[str]:
         path = (line or self.state).path
-        return [said_in(n.message.text) for n in path if isinstance(n.message, Human)]
+        return [extract_words(n.message.text) for n in path if isinstance(n.message, Human)]
 
     def notices(self) -> str:
         return "\n".join(n.message.text for n in self.state.path if isinstance(n.message, Notice))
@@ -333,7 +333,7 @@ def check(talk: Talk, mind: Thought) -> None:
     assert seqs == sorted(seqs)
     # A path of the tree.
     log = list(entries_of(talk.path, Entry))
-    moves = [(seq, to) for seq, _, entry in log if (to := moved_to(entry)) is not None]
+    moves = [(seq, to) for seq, _, entry in log if (to := get_new_head(entry)) is not None]
     line = spans(moves, log[-1][0] if log else 0)
     on_line = [is_on(seq, line) for seq in seqs]
     assert all(on_line)

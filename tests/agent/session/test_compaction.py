@@ -24,7 +24,7 @@ from elwood.agent.session.turn.compaction import (
     HIGH,
     LOW,
     ContextLimits,
-    Unfit,
+    NoSummary,
     describe_cut,
     judge,
     plan,
@@ -170,7 +170,7 @@ def completion(text: str, stop: Stop = "end") -> Completion:
     ],
 )
 def test_invalid_summaries_are_rejected(text: str, stop: Stop, why: str) -> None:
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(NoSummary, match=why):
         judge(completion(text, stop), replaced=80, most=100)
 
 

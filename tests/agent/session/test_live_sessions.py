@@ -46,7 +46,7 @@ async def test_many_sessions_are_marked_together(live: LiveSessions, calls: Coun
     async with trio.open_nursery() as nursery:
         for number in range(100):
             nursery.start_soon(live.mark, f"s{number}")
-    assert await live.marked() == sorted(["first", *(f"s{number}" for number in range(100))])
+    assert await live.list_marked() == sorted(["first", *(f"s{number}" for number in range(100))])
     assert calls.syncs - before <= 3
 
 
@@ -59,4 +59,4 @@ async def test_a_marked_session_needs_no_space(live: LiveSessions, calls: Counti
         await live.mark("old")
     calls.is_full = False
     await live.mark("new")
-    assert await live.marked() == ["new", "old"]
+    assert await live.list_marked() == ["new", "old"]

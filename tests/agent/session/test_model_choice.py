@@ -19,7 +19,7 @@ OPENAI = ProviderSettings(api="openai", base_url="https://api.openai.com/v1", ke
     ],
 )
 def test_choosing_a_model_shows_its_problems(name: str, said: str) -> None:
-    config = Config.holding(ModelSettings(), Providers({"openai": OPENAI}))
+    config = Config.from_values(ModelSettings(), Providers({"openai": OPENAI}))
     chosen, answer = choose(config, "", name, "2026-11-27")
     assert chosen == name
     assert said in answer.text

@@ -103,7 +103,7 @@ def run(where: Path | Config, *words: str) -> int:
     """Run `elwood` with the arguments, and a state folder or a configuration."""
     config = where
     if isinstance(config, Path):
-        config = Config.holding(Paths(state=config, workspace=config, runtime=config))
+        config = Config.from_values(Paths(state=config, workspace=config, runtime=config))
     given = make_parser().parse_args(words)
     assert given.command.run is not None
     code = given.command.run(config, given)
@@ -337,7 +337,7 @@ async def test_an_export_is_private_and_redacted(tmp_path: Path) -> None:
     output = tmp_path / "home.html"
     key = Providers({"x": ProviderSettings(api="openai", key=Secret("It waits."))})
     paths = Paths(state=tmp_path, workspace=tmp_path, runtime=tmp_path)
-    config = Config.holding(paths, key)
+    config = Config.from_values(paths, key)
 
     assert run(config, "session", "export", "home", "--format", "html", "-o", str(output)) == 0
 

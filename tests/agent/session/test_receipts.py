@@ -21,7 +21,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.reading.receipts import HEAD, MARKS, MAX_LINES, RULINGS, WORDS, activity
 from elwood.agent.session.reading.records import CallRecord
-from elwood.agent.session.reading.render import listing, opened
+from elwood.agent.session.reading.render import list_receipts, show_receipt
 
 
 def ended(
@@ -89,7 +89,7 @@ def test_calls_are_listed_in_pages(given: str, count: int) -> None:
         for n in range(1, 21)
     ]
 
-    told = listing(calls, given, UTC)
+    told = list_receipts(calls, given, UTC)
 
     assert len(told.footer.splitlines()) == count
     if count:
@@ -98,7 +98,7 @@ def test_calls_are_listed_in_pages(given: str, count: int) -> None:
         assert told.footer.endswith(f"1970-01-01 00:{last} ✓ write_file {last} · #{last}")
     else:
         assert "/receipts 12" in told.text
-    assert listing([], "", UTC).text == "I have not used any tools in this conversation."
+    assert list_receipts([], "", UTC).text == "I have not used any tools in this conversation."
 
 
 def numbered(number: int, target: str, looked: str = "", ruling: str = "") -> CallEnded:
@@ -148,7 +148,7 @@ def test_an_opened_call_shows_everything_but_secrets() -> None:
     ]
     log: list[tuple[int, float, Entry]] = [(n, float(n), e) for n, e in enumerate(found, 1)]
 
-    told = opened(log, 7, UTC, lambda text: text.replace("sesam", "***"))
+    told = show_receipt(log, 7, UTC, lambda text: text.replace("sesam", "***"))
 
     assert told.text == (
         "7: ✓ pay \\*Ann\\* · allowed once by you\n\n"
@@ -158,7 +158,7 @@ def test_an_opened_call_shows_everything_but_secrets() -> None:
         "Result:\n````\n***\n```\npaid\n````"
     )
     assert told.pages == {"8 →": "/receipts 8"}
-    assert "no call" in opened(log, 9, UTC, str).text.lower()
+    assert "no call" in show_receipt(log, 9, UTC, str).text.lower()
     log[8] = (9, 9.0, msgspec.structs.replace(paid, forgets=True))
-    assert "paid" not in opened(log, 7, UTC, str).text
-    assert 'Ann"' not in opened(log, 7, UTC, str).text
+    assert "paid" not in show_receipt(log, 7, UTC, str).text
+    assert 'Ann"' not in show_receipt(log, 7, UTC, str).text

@@ -1,7 +1,7 @@
 """The branches of a conversation, and the stored data of the other branches."""
 
 from elwood.agent.conversation.message import Human
-from elwood.agent.session.log.branch import MAX_BRANCHES, Tree, listing
+from elwood.agent.session.log.branch import MAX_BRANCHES, Tree, describe_branches
 from elwood.agent.session.log.entries import Node
 
 
@@ -55,7 +55,7 @@ def test_the_listing_shows_the_current_branch_first() -> None:
     tree.mark("x", path(6, 8), 9, 60.0)
     tree.leave(path(6, 8), 9, 60.0, "left")
     tree.go_on(1)
-    assert [*listing(tree, path(2, 12), 120.0).values()] == [
+    assert [*describe_branches(tree, path(2, 12), 120.0).values()] == [
         "→ 1: here, 2 turns: “words 2” … “words 12”",
         "3 x: saved 60 s ago, 2 turns: “words 6” … “words 8”",
     ]

@@ -64,7 +64,7 @@ class Scene(MemoryLog):
     def say(self, id_: str, text: str) -> None:
         self.apply(Received(id_, text, "me", ROUTE, 0.0))
         if self.turn_run is not None:
-            self.turn_run.arrived()
+            self.turn_run.notify_arrival()
 
     async def run(self, **settings: int) -> TurnResult:
         run = self.turn_run = TurnRun(

@@ -31,7 +31,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.export import Format, exported, lines_of
+from elwood.agent.session.reading.export import Format, export_conversation, lines_of
 from elwood.agent.session.reading.records import History
 from tests import corpora
 
@@ -68,7 +68,7 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 def shown(entries: list[Entry]) -> list[str]:
     """Return the contents of the fenced blocks."""
-    text = exported("s", History("s", numbered(entries)), UTC, "md", redact)
+    text = export_conversation("s", History("s", numbered(entries)), UTC, "md", redact)
     return re.findall(r"^```text\n(.*)\n```$", text, re.M)
 
 
@@ -137,7 +137,7 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_are_shown_between_messages(format_: Format) -> None:
-    text = exported("s", History("s", numbered(CALLS)), UTC, format_, str)
+    text = export_conversation("s", History("s", numbered(CALLS)), UTC, format_, str)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"
     places = [text.index(words) for words in ("do it", "and this", line, "It is paid.")]
@@ -148,7 +148,7 @@ def test_calls_are_shown_between_messages(format_: Format) -> None:
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_an_unloaded_branch_has_no_file(format_: Format) -> None:
     history = History("s", numbered([*turn("t1", "a", "one", "1"), Archived()]))
-    assert exported("s", history, UTC, format_, str) == ""
+    assert export_conversation("s", history, UTC, format_, str) == ""
 
 
 # --- a page ---------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ TREE: list[Entry] = [
 
 def page_of(log: list[Entry], title: str = "x") -> lxml.html.HtmlElement:
     history = History("s", numbered(log))
-    return lxml.html.document_fromstring(exported(title, history, UTC, "html", str))
+    return lxml.html.document_fromstring(export_conversation(title, history, UTC, "html", str))
 
 
 def test_the_page_shows_the_branches() -> None:
@@ -216,7 +216,7 @@ def test_an_answer_keeps_its_formatting() -> None:
 
 
 def test_the_page_loads_and_runs_nothing() -> None:
-    text = exported("x", History("s", numbered(CALLS)), UTC, "html", str)
+    text = export_conversation("x", History("s", numbered(CALLS)), UTC, "html", str)
 
     assert "default-src 'none'" in text
     assert not re.search(r"https?:|url\(|@import|<script|<link|src=", text)
@@ -304,7 +304,7 @@ def block_kinds(markdown: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_control_characters_are_removed(format_: Format) -> None:
     log = build_conversation("".join(HOSTILE))
-    text = exported("\u202e\x1bx", History("s", numbered(log)), UTC, format_, str)
+    text = export_conversation("\u202e\x1bx", History("s", numbered(log)), UTC, format_, str)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
     text.encode()
@@ -323,7 +323,7 @@ def test_any_text_stays_in_its_block(text: str) -> None:
 def check_blocks(title: str, who: str, text: str) -> None:
     """Check that *text* adds no block to the file."""
     made, plain = (
-        block_kinds(exported(title, History("s", numbered(log)), UTC, "md", str))
+        block_kinds(export_conversation(title, History("s", numbered(log)), UTC, "md", str))
         for title, log in ((title, talk(who, text)), ("x", talk("x", "x")))
     )
     assert [kind for kind, _ in made] == [kind for kind, _ in plain]

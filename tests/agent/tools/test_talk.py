@@ -172,9 +172,9 @@ async def test_the_owner_gets_it_on_their_last_route(tmp_path: Path) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         hands = speaker(tmp_path, out.mailbox, GROUP, owners=(OWNER, other))
         await send(hands, "one", "owner")
-        hands.channels.hear(Route("telegram", str(other), "3", reply_to="9"))
+        hands.channels.note_owner_route(Route("telegram", str(other), "3", reply_to="9"))
         await send(hands, "two", "owner")
-        hands.channels.hear(Route("telegram", str(OWNER), "5"))
+        hands.channels.note_owner_route(Route("telegram", str(OWNER), "5"))
         await send(hands, "three", "owner")
         sent = [(m.chat, m.params.get("message_thread_id")) for m in fake.sent]
         assert sent == [(OWNER, None), (other, 3), (OWNER, 5)]

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.session.restored import Restored, restored
+from elwood.agent.session.restored import Restored, read_restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
-from elwood.features.backup.store import found, take
+from elwood.features.backup.store import list_backups, take
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import AlreadyRunning, Disk, holding
+from elwood.foundation.storage.disk import AlreadyRunning, Disk, lock_state
 from elwood.foundation.storage.files import is_marked, mark_untrusted
 from elwood.foundation.storage.journal import Journal, verify
 from tests.features.backup.keeping import NOW, Clock, contents, furnish, git, is_kept, lines, scope
@@ -54,8 +54,8 @@ def test_a_restore_elsewhere_is_complete(tmp_path: Path) -> None:
     assert contents(there.state, is_kept)["sessions/tg-1.jsonl"] == lines("hello", "more")
     seen = (there.workspace / "run.sh").stat()
     assert (seen.st_mode & 0o777, seen.st_mtime) == (0o750, NOW - 99)
-    assert restored(there.state) == Restored(NOW, NOW + 60)
-    assert restored(here.state) is None
+    assert read_restored(there.state) == Restored(NOW, NOW + 60)
+    assert read_restored(here.state) is None
 
 
 def test_every_conversation_is_woken_after_a_restore(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_present_files_are_moved_aside_and_the_backups_stay(tmp_path: Path) 
     assert (in_state / "approvals.jsonl").read_bytes() == lines("now")
     assert (in_state / "newer.jsonl").read_bytes() == lines("now")
     assert (beside / "newer").read_text() == "now"
-    assert [backup.path for backup in found(here.folder)] == [taken.path]
+    assert [backup.path for backup in list_backups(here.folder)] == [taken.path]
     assert (here.state / "running" / "command").exists()
     again = take(here, clock=lambda: NOW + 90, keep=3)
     assert not [name for name in members(again.path) if "before-restore" in name]
@@ -123,7 +123,7 @@ def test_folders_may_be_named_by_links(tmp_path: Path) -> None:
         before[0],
         {"note.md": b"hello"},
     )
-    assert [backup.path for backup in found(named.folder)] == [path]
+    assert [backup.path for backup in list_backups(named.folder)] == [path]
     assert named.state.is_symlink()
 
 
@@ -259,7 +259,7 @@ def test_old_backups_go_and_leftovers_are_swept(tmp_path: Path) -> None:
     (here.folder / ".elwood-backup-left" / "archive").write_text("half")
     (here.folder / "mine.tar.gz").write_text("somebody's")
     taken = [take(here, clock=clock, keep=3).path for _ in range(5)]
-    assert [backup.path for backup in found(here.folder)] == taken[:1:-1]
+    assert [backup.path for backup in list_backups(here.folder)] == taken[:1:-1]
     there = sorted(path.name for path in here.folder.iterdir())
     assert there == [*(path.name for path in taken[2:]), "mine.tar.gz"]
 
@@ -273,9 +273,9 @@ def test_a_backup_counts_although_an_old_one_cannot_be_removed(tmp_path: Path) -
     old.unlink()
     old.mkdir()
     (here.folder / "elwood-20200101T000000Z.tar.gz").symlink_to("nowhere")
-    assert found(here.folder) == []
+    assert list_backups(here.folder) == []
     taken = take(here, clock=clock, keep=1)
-    assert [backup.path for backup in found(here.folder)] == [taken.path]
+    assert [backup.path for backup in list_backups(here.folder)] == [taken.path]
 
 
 @contextmanager
@@ -333,7 +333,7 @@ def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
     furnish(here)
     take(here, clock=lambda: NOW, keep=3)
     take(here, clock=lambda: NOW, keep=3)
-    assert [backup.at for backup in found(here.folder)] == [NOW + 1, NOW]
+    assert [backup.at for backup in list_backups(here.folder)] == [NOW + 1, NOW]
     held = os.open(here.folder, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     with pytest.raises(BackupFailed, match="another backup"):
@@ -354,7 +354,7 @@ def test_a_restore_needs_a_stopped_app_and_a_valid_backup(tmp_path: Path) -> Non
     here = scope(tmp_path)
     furnish(here)
     path = take(here, clock=lambda: NOW, keep=3).path
-    with holding(here.state), pytest.raises(AlreadyRunning):
+    with lock_state(here.state), pytest.raises(AlreadyRunning):
         restore(here, path, clock=lambda: NOW + 60)
     with pytest.raises(BackupFailed, match="clock"):
         restore(here, path, clock=lambda: NOW - 60)

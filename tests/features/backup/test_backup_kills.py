@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from elwood.agent.session.restored import restored
+from elwood.agent.session.restored import read_restored
 from elwood.features.backup.restore import mend, restore
-from elwood.features.backup.store import Scope, found, take
-from elwood.foundation.storage.disk import holding
+from elwood.features.backup.store import Scope, list_backups, take
+from elwood.foundation.storage.disk import lock_state
 from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 
 # How many of the last steps a process is killed at, and about how many of those before: the first,
@@ -80,7 +80,7 @@ def test_a_killed_backup_leaves_no_backup_and_no_litter(tmp_path: Path) -> None:
         one = here()
         before = contents(one.state, is_kept)
         assert killed_at(step, take_(one))
-        for left in found(one.folder):
+        for left in list_backups(one.folder):
             restore(scope(one.state / "run" / "early"), left.path, clock=lambda: NOW + 60)
         taken = take(one, clock=lambda: NOW + 1, keep=1)
         assert [path.name for path in one.folder.iterdir()] == [taken.path.name]
@@ -115,7 +115,7 @@ def test_a_killed_restore_is_complete_or_did_not_begin(tmp_path: Path) -> None:
         assert killed_at(step, restore_(one))
         killed_at(1 + step % MENDING, lambda one=one: mended(one))  # type: ignore[misc]
         mended(one)  # as the next start does
-        over.append(restored(one.state) is not None)
+        over.append(read_restored(one.state) is not None)
         assert all_of(one) == (then if over[-1] else now), step
         # Nothing is lost, and only the files moved aside are left.
         if over[-1]:
@@ -129,5 +129,5 @@ def test_a_killed_restore_is_complete_or_did_not_begin(tmp_path: Path) -> None:
 
 
 def mended(one: Scope) -> None:
-    with holding(one.state):
+    with lock_state(one.state):
         mend(one.state)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.backup.rules import WEEKS, file_name, surplus, taken_at
+from elwood.features.backup.rules import WEEKS, file_name, parse_time, surplus
 
 # Seconds from 2001 to 2100.
 TIMES = st.integers(1_000_000_000, 4_100_000_000).map(float)
@@ -31,6 +31,6 @@ def test_the_newest_and_one_of_each_of_the_last_weeks_stay(taken: list[float], k
 
 @given(TIMES)
 def test_names_contain_the_time(at: float) -> None:
-    assert taken_at(file_name(at + 0.5)) == at
+    assert parse_time(file_name(at + 0.5)) == at
     for other in ("elwood-now.tar.gz", f".{file_name(at)}", f"{file_name(at)}.tmp", "notes.tar.gz"):
-        assert taken_at(other) is None
+        assert parse_time(other) is None

@@ -7,7 +7,7 @@ import pytest
 
 from elwood.app.cli import main
 from elwood.features.backup.store import take
-from elwood.foundation.storage.disk import holding
+from elwood.foundation.storage.disk import lock_state
 from tests.app.test_cli import configured, elwood
 from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 
@@ -59,7 +59,7 @@ def test_a_failed_restore_is_reported(home: Path) -> None:
     damaged = elwood(home, "backup", "restore", str(bad), "--yes")
     assert (damaged.returncode, "is damaged" in damaged.stderr) == (1, True)
     elwood(home, "backup", "now")
-    with holding(here.state):
+    with lock_state(here.state):
         assert elwood(home, "backup", "list").returncode == 0
         running = elwood(home, "backup", "restore", "1", "--yes")
     assert (running.returncode, "already uses the state folder" in running.stderr) == (1, True)
@@ -81,7 +81,7 @@ def test_a_reset_moves_all_but_workspace_and_backups_aside(
     before, workspace = contents(here.state, is_kept), contents(here.workspace)
     code, said = reset()
     assert (code, "say --yes" in said) == (1, True)
-    with holding(here.state):
+    with lock_state(here.state):
         code, said = reset("--yes")
     assert (code, "already uses the state folder" in said) == (1, True)
     assert contents(here.state, is_kept) == before

@@ -37,9 +37,9 @@ def test_any_text_fits_and_has_no_control_characters(text: str, width: int) -> N
     drawn = [
         *drawing.message(message, width),
         *drawing.box(message, width, 9),
-        *drawing.decided(message, width, text),
-        *drawing.heard(HeardElsewhere(who=text, text=text), width),
-        *drawing.said(text, [text], width),
+        *drawing.draw_decision(message, width, text),
+        *drawing.draw_message(HeardElsewhere(who=text, text=text), width),
+        *drawing.draw_answer(text, [text], width),
         *drawing.tail(text * 40, width, 5),
     ]
     for line, parts in zip(shown(drawn), drawn, strict=True):

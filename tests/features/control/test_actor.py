@@ -26,7 +26,13 @@ from elwood.agent.approvals.state import CONTROL
 from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.parts import ControlCommand
 from elwood.agent.people.messages import ApprovePairing, ChangeAccess
-from elwood.agent.session.inspection import ActorSeen, Inspection, ProcessSeen, SessionSeen, look
+from elwood.agent.session.inspection import (
+    ActorSeen,
+    Inspection,
+    ProcessSeen,
+    SessionSeen,
+    inspect_actors,
+)
 from elwood.features.control.actor import (
     MAX_CLIENTS,
     Control,
@@ -34,9 +40,9 @@ from elwood.features.control.actor import (
     approval_commands,
     listen,
 )
-from elwood.features.control.view import fitted
+from elwood.features.control.view import encode_fitting
 from elwood.foundation.net import control as wire
-from elwood.foundation.runtime import ActorTable, Child, Mailbox, inline, report_error, waiting
+from elwood.foundation.runtime import ActorTable, Child, Mailbox, inline, report_error, show_wait
 from tests.foundation.runtime.scene import child, house
 
 SECRET = "sk-very-secret"
@@ -94,7 +100,7 @@ async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
 
 async def busy(mailbox: Mailbox[Any]) -> None:
     report_error("poll", f"refused with {SECRET} and \ud800")
-    with waiting("a model", limit=60):
+    with show_wait("a model", limit=60):
         await trio.sleep_forever()
 
 
@@ -109,8 +115,8 @@ async def running(
 
     async def inspect(words: Sequence[str]) -> CommandResult:
         await trio.lowlevel.checkpoint()
-        seen = look(actor_table, FACTS, lambda text: text.replace(SECRET, "***"))
-        return CommandResult(fitted(seen), ok=True)
+        seen = inspect_actors(actor_table, FACTS, lambda text: text.replace(SECRET, "***"))
+        return CommandResult(encode_fitting(seen), ok=True)
 
     control = Control(
         folder,
@@ -354,7 +360,7 @@ def test_an_inspection_never_outgrows_a_line() -> None:
         ActorSeen(f"sessions/{n}", "running", 1.0, last_crash='"' * 300) for n in range(5000)
     )
     sessions = tuple(SessionSeen(str(n), 1.0, 1, 1) for n in range(20_000))
-    text = fitted(Inspection(ProcessSeen("1", 0.0, sessions=sessions), actors))
+    text = encode_fitting(Inspection(ProcessSeen("1", 0.0, sessions=sessions), actors))
     assert len(wire.encode(wire.ControlAnswer(True, text))) <= wire.MAX_LINE
     kept = msgspec.json.decode(text, type=Inspection)
     assert len(kept.actors) + len(kept.process.sessions) + kept.left_out == 25_000

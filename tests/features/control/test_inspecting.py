@@ -23,7 +23,7 @@ from elwood.agent.session.inspection import (
     WaitSeen,
 )
 from elwood.features.control.cli import inspect
-from elwood.features.control.view import fitted, render
+from elwood.features.control.view import encode_fitting, render
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net import control as wire
 from elwood.foundation.text.lines import width as columns
@@ -144,7 +144,7 @@ def service(folder: Path, answer: bytes) -> Iterator[None]:
         thread.join()
 
 
-INSPECTED = wire.encode(wire.ControlAnswer(True, fitted(SEEN)))
+INSPECTED = wire.encode(wire.ControlAnswer(True, encode_fitting(SEEN)))
 
 
 def test_inspect_prints_the_tree(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +175,7 @@ def test_json_is_the_whole_inspection_on_one_line(
 @pytest.mark.parametrize("ok", [True, False])
 def test_the_result_is_printed(folder: Path, ok: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with service(folder, wire.encode(wire.ControlAnswer(ok, "so it is"))):
-        assert wire.settle(folder, "pair", "K7Q2") == (0 if ok else 1)
+        assert wire.print_response(folder, "pair", "K7Q2") == (0 if ok else 1)
     assert capsys.readouterr() == (("so it is\n", "") if ok else ("", "so it is\n"))
 
 
@@ -188,7 +188,7 @@ def test_without_a_running_elwood_the_message_is_clear(
             dead.bind(str(folder / wire.NAME))
     with pytest.raises(CliFailure, match="No Elwood runs here: nobody listens on"):
         inspect(folder, as_json=False)
-    assert wire.settle(folder, "pair", "K7Q2") == 1
+    assert wire.print_response(folder, "pair", "K7Q2") == 1
     assert capsys.readouterr().err.startswith("No Elwood runs here: nobody listens on ")
 
 

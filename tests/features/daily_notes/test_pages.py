@@ -171,14 +171,14 @@ async def test_forgetting_covers_pending_turns(diary: Diary) -> None:
         return ""
 
     daily = DailyNotes(Root(diary.workspace), UTC, inline, str, no_records)
-    search = DailyNoteSearch(diary.state, diary.workspace, inline, daily.settle_all)
+    search = DailyNoteSearch(diary.state, diary.workspace, inline, daily.write_all_turns)
     saved = CallEnded("t9", "c", "save_memory", "ok", "saved", "birthday")
     asked, other = ("my sister's birthday is 4 May",), ("tell my sister that May is near",)
     daily.gather("s", FinishedTurn("t9", 0.0, asked, calls=(saved,), label=Label()))
     daily.gather("u", FinishedTurn("t1", 86_400.0, other, label=Label()))
 
     await search.forget("birthday", "My sister's birthday is 4 May.", "save_memory")
-    await daily.settle("s")
+    await daily.write_turns("s")
     assert "sister" not in diary.text("threads/daily/1970-01-01.md")
     assert "s/t9: (forgotten)" in diary.text("threads/daily/1970-01-01.md")
     assert "May is near" in diary.text("threads/daily/1970-01-02.md")

@@ -37,7 +37,7 @@ def threads(tmp_path: Path) -> DailyNotes:
 
 async def add(threads: DailyNotes, session: str, ended: FinishedTurn) -> None:
     threads.gather(session, ended)
-    await threads.settle(session)
+    await threads.write_turns(session)
 
 
 def note(folder: Path, day: str = "1970-01-01") -> Path:

@@ -13,7 +13,7 @@ from elwood.agent.conversation.message import find_opening, remove_opening
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.log.turns import FinishedTurn, finished
+from elwood.agent.session.log.turns import FinishedTurn, summarize_turn
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,
     MORE,
@@ -53,7 +53,7 @@ def turn(
     call = CallEnded(
         id_, "c1", tool, outcome, result, target, ruling=ruling, forgets=forgets, looked=looked
     )
-    found = finished(at, inputs, [call], Replied(id_, id_, (), ROUTE, answer), label)
+    found = summarize_turn(at, inputs, [call], Replied(id_, id_, (), ROUTE, answer), label)
     assert found is not None
     return found
 

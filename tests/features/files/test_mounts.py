@@ -8,7 +8,7 @@ import pytest
 from elwood.agent.conversation.calls import WriteFile
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import Route
-from elwood.agent.tools.tool import LentFolder, ToolContext, ToolFailure, WorkspaceFiles
+from elwood.agent.tools.tool import MountedRoot, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.app.build import App, build
 from elwood.app.main import ALL
 from elwood.features.files.search_tools import Find, Grep
@@ -39,11 +39,11 @@ def test_row_of_the_path_corpus_in_a_mount(tmp_path: Path, row: dict[str, Any]) 
     """Closed are the paths closed in a workspace, and each folder with a leading dot."""
     top = confined.build(tmp_path)
     (tmp_path / "desk").mkdir()
-    mount = LentFolder(Root(top, dots=False), "/mounts/m")
+    mount = MountedRoot(Root(top, dots=False), "/mounts/m")
     files = WorkspaceFiles(Root(tmp_path / "desk"), [mount])
     before = snapshot(tmp_path)
     path = row["input"].replace("{ROOT}", str(top)).replace("{BASE}", str(tmp_path))
-    root, inner, _ = files.reached(path if path.startswith("/") else f"/mounts/m/{path}", CHAT)
+    root, inner, _ = files.resolve(path if path.startswith("/") else f"/mounts/m/{path}", CHAT)
     try:
         shown, got = take(root, row["op"], inner), "allow"
     except PathRefused as error:
@@ -79,7 +79,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def house(home: Home, kind: str, *mounts: FolderMount) -> Config:
-    return Config.holding(
+    return Config.from_values(
         Paths(state=home.state, workspace=home.workspace, runtime=home.state / "run"),
         SandboxSettings(kind=kind, mounts=mounts),  # type: ignore[arg-type]  # named by the test
         file=home.state / "config.toml",
@@ -217,7 +217,7 @@ async def test_the_prompt_lists_the_mounts_and_what_commands_see(
     )
     assert "- commands see no mounts" in said
     assert "nothing of a command remains" in said
-    part = MountedFolders(settings.mounts, picked.executor.place, inline)
+    part = MountedFolders(settings.mounts, picked.executor.map_path, inline)
     assert (await part.text(1000)).splitlines()[1:] == [
         "- /mounts/blog (read and write, for file tools only)"
     ]
@@ -270,7 +270,7 @@ def test_all_problems_of_mounts_are_reported_together(
         f"mounts[9].path: it would show the home folder, {here}/b/home; mount a folder without it",
     ]
     sound = f'{text}\n[[sandbox.mounts]]\npath = "{here}/fine"\nname = "fine"\nchats = [7]'
-    (found,) = configured(tmp_path, sound).of(SandboxSettings).mounts
+    (found,) = configured(tmp_path, sound).get(SandboxSettings).mounts
     assert found == FolderMount(path=tmp_path / "fine", name="fine", chats=(7,))
     assert complaints(tmp_path, "sandbox.mounts = 5") == [
         "config.toml: sandbox.mounts: expected a list, found the number 5; "

@@ -49,8 +49,8 @@ from elwood.foundation.runtime import (
     RestartPolicy,
     clear_error,
     report_error,
+    show_wait,
     supervise,
-    waiting,
 )
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import DiskFull, Space
@@ -204,7 +204,7 @@ async def two_pollers(mailbox: Mailbox[Any]) -> None:
 
 async def test_the_owner_gets_one_alarm_and_one_message_when_it_is_over() -> None:
     async def deaf_poll(mailbox: Mailbox[Any]) -> None:
-        with waiting("getUpdates", limit=70):
+        with show_wait("getUpdates", limit=70):
             await trio.sleep(400)
         await trio.sleep_forever()
 
@@ -471,7 +471,7 @@ async def test_the_operator_sets_the_thresholds() -> None:
 async def test_the_doctor_reads_health_json(tmp_path: Path) -> None:
     def found(now: float, **settings: float) -> list[tuple[str, str, str]]:
         paths = Paths(state=tmp_path, workspace=tmp_path / "workspace", runtime=tmp_path)
-        config = Config.holding(paths, HealthSettings(**settings))
+        config = Config.from_values(paths, HealthSettings(**settings))
         return [(one.level, one.subject, one.what) for one in findings(config, now)]
 
     assert found(5.0) == []

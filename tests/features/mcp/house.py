@@ -126,7 +126,7 @@ async def living(
     (folder / "state" / "workspace").mkdir(parents=True, exist_ok=True)
     model = Obedient()
     with short_folder() as runtime:
-        config = Config.holding(
+        config = Config.from_values(
             Paths(
                 state=folder / "state", workspace=folder / "state" / "workspace", runtime=runtime
             ),

@@ -145,7 +145,7 @@ async def test_a_login_is_stored_used_and_refreshed(
             said = await house.until("/mcp show far", "retrying")
             assert "login required" in said
         paths = Paths(state=tmp_path / "state", workspace=tmp_path, runtime=tmp_path)
-        config = Config.holding(paths, McpServers({"far": settings}))
+        config = Config.from_values(paths, McpServers({"far": settings}))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(browse, capsys)
             await log_in(config)
@@ -176,7 +176,7 @@ async def test_mcp_31_a_login_is_bound_to_its_issuer(
         settings = remote(f"{server.url}/mcp", auth="oauth")
         paths = Paths(state=tmp_path, workspace=tmp_path, runtime=tmp_path)
         with pytest.raises(CliFailure, match=r"not logged in: .*issuer"):
-            await log_in(Config.holding(paths, McpServers({"far": settings})))
+            await log_in(Config.from_values(paths, McpServers({"far": settings})))
         assert server.grants == []
 
 

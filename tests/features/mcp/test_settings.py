@@ -12,7 +12,7 @@ from elwood.foundation.secrets.redaction import Secret
 def loaded(tmp_path: Path, text: str, **environ: str) -> McpServers:
     file = tmp_path / "config.toml"
     file.write_text(text)
-    return load(file, {"HOME": str(tmp_path), **environ}).of(McpServers)
+    return load(file, {"HOME": str(tmp_path), **environ}).get(McpServers)
 
 
 def complaints(tmp_path: Path, text: str) -> list[str]:
@@ -60,11 +60,11 @@ def test_secrets_of_a_table_are_credentials_too_and_redacted(tmp_path: Path) -> 
     file.write_text('[mcp_servers.a]\ncommand = "a"\nsecrets.TOKEN = "in the file"\n')
     environ = {"HOME": str(tmp_path), "CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
     config = load(file, environ)
-    assert config.of(McpServers).by_name["a"].secrets == {"TOKEN": Secret("from systemd")}
+    assert config.get(McpServers).by_name["a"].secrets == {"TOKEN": Secret("from systemd")}
     assert Secret("from systemd") in config.secrets
     # Commands that may not read secrets have none.
     config = load(file, environ, secrets=False)
-    assert config.of(McpServers).by_name["a"].secrets == {}
+    assert config.get(McpServers).by_name["a"].secrets == {}
 
 
 def test_all_problems_are_reported_together(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from elwood.features.control.actor import Control
 from elwood.features.memory.parts import control_command
 from elwood.foundation.net.control import NAME
 from elwood.foundation.runtime import Mailbox, in_thread
-from elwood.foundation.storage.disk import holding as lock
+from elwood.foundation.storage.disk import lock_state as lock
 from tests.app.test_cli import configured, elwood
 from tests.features.memory.store_alone import draft, holding, opened, remembering, save
 

@@ -33,11 +33,11 @@ from elwood.features.memory.learning import (
     Observation,
     Unreadable,
     draft_of,
-    learn,
-    listing,
+    list_observations,
     observation_of,
     observations_of,
-    read,
+    parse_facts,
+    plan_changes,
     request,
 )
 from elwood.features.memory.messages import Forgotten, Saved, Unsaved
@@ -109,7 +109,7 @@ def promoted(plan: LearningPlan) -> list[NoteDraft]:
 def test_a_fact_from_three_conversations_is_promoted(
     found: Sequence[Observation], mode: LearningMode, is_promoted: bool
 ) -> None:
-    plan = learn(found[:1], found[1:], [], LearningSettings(mode=mode))
+    plan = plan_changes(found[:1], found[1:], [], LearningSettings(mode=mode))
     assert bool(plan.questions or promoted(plan)) is is_promoted
 
 
@@ -117,51 +117,51 @@ def test_a_fact_from_three_conversations_is_promoted(
 def test_a_contradiction_asks_and_saves_nothing(settings: LearningSettings) -> None:
     waiting = [seen("Likes coffee.", session=one) for one in "ab"]
     found = seen("Likes coffee.", session="c")
-    plan = learn([found], waiting, [kept()], settings)
+    plan = plan_changes([found], waiting, [kept()], settings)
 
     assert "Likes tea." in plan.questions[0].text
     assert "Likes coffee." in plan.questions[0].text
     notes = apply(plan, waiting, [kept()])
     assert notes["tea"] == kept()
-    assert learn([], observations_of(notes.values()), [kept()], settings) == LearningPlan()
+    assert plan_changes([], observations_of(notes.values()), [kept()], settings) == LearningPlan()
 
 
 def test_a_correction_needs_to_be_said_once() -> None:
     old, stale = kept("4 May", "birthday"), seen("4 May!", "birthday")
     new = seen("5 May", "birthday", kind="correction", at=9.0)
 
-    notes = apply(learn([new], [stale], [old], AUTO), [stale], [old])
+    notes = apply(plan_changes([new], [stale], [old], AUTO), [stale], [old])
     assert [(key, note.text, note.status) for key, note in notes.items()] == [
         ("birthday", "5 May", "active")
     ]
-    [question] = learn([new], [stale], [old], SUGGEST).questions
+    [question] = plan_changes([new], [stale], [old], SUGGEST).questions
     assert "5 May" in question.text
     assert "4 May" in question.text
 
 
 def test_an_untrusted_fact_does_not_block_the_same_from_the_owner() -> None:
     theirs = kept("Likes tea.", label=STRANGE)
-    plan = learn([seen(session="c")], THREE[:2], [theirs], AUTO)
+    plan = plan_changes([seen(session="c")], THREE[:2], [theirs], AUTO)
     [note] = apply(plan, THREE[:2], [theirs]).values()
     assert (note.status, note.untrusted) == ("active", False)
-    assert learn([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == LearningPlan()
+    assert plan_changes([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == LearningPlan()
 
 
 def test_a_fact_that_differs_by_a_symbol_is_a_correction() -> None:
     old, new = kept("The rent is $500.", "rent"), seen("The rent is €500.", "rent")
     correction = replace(new, kind="correction")
-    notes = apply(learn([correction], [], [old], AUTO), [], [old])
+    notes = apply(plan_changes([correction], [], [old], AUTO), [], [old])
     assert [note.text for note in notes.values()] == ["The rent is €500."]
 
     waiting = [seen("It is -5.", session="a"), seen("It is 5.", session="b")]
-    assert not promoted(learn([seen("It is 5.", session="c")], waiting, [], AUTO))
+    assert not promoted(plan_changes([seen("It is 5.", session="c")], waiting, [], AUTO))
 
 
 @pytest.mark.parametrize(("label", "long"), [(STRANGE, False), (Label(), True)])
 def test_neither_strangers_nor_a_short_text_correct_a_long_note(label: Label, long: bool) -> None:
     old = kept("4 May. " * (MAX_TEXT if long else 1), "birthday")
     new = seen("5 May", "birthday", kind="correction", label=label)
-    plan = learn([new], [], [old], AUTO)
+    plan = plan_changes([new], [], [old], AUTO)
 
     assert apply(plan, [], [old])["birthday"] == old
     assert not plan.questions
@@ -169,7 +169,7 @@ def test_neither_strangers_nor_a_short_text_correct_a_long_note(label: Label, lo
 
 def test_the_oldest_facts_are_dropped() -> None:
     waiting = [seen(key=f"k{n}", at=float(n)) for n in range(MAX_PENDING)]
-    notes = apply(learn([seen("New.", "new", at=1e6)], waiting, [], SUGGEST), waiting, [])
+    notes = apply(plan_changes([seen("New.", "new", at=1e6)], waiting, [], SUGGEST), waiting, [])
 
     assert len(notes) == MAX_PENDING
     assert waiting[0].name not in notes
@@ -204,7 +204,7 @@ def test_untrusted_facts_are_never_saved(
     """For any observations: bounded, and untrusted facts are neither saved nor asked about."""
     waiting = list({one.name: one for one in before}.values())
     settings = LearningSettings(mode=mode, threshold=2)
-    plan = learn(found, waiting, known, settings)
+    plan = plan_changes(found, waiting, known, settings)
 
     trusted = {(s.key, s.text) for s in [*found, *waiting] if not s.label.untrusted}
     for note in promoted(plan):
@@ -214,7 +214,7 @@ def test_untrusted_facts_are_never_saved(
     assert len(plan.questions) <= MAX_QUESTIONS
     assert plan.learned <= MAX_FACTS
     assert mode != "off" or plan == LearningPlan()
-    listing(waiting)
+    list_observations(waiting)
 
 
 # --- the observer's prompt and answer -------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_only_the_newest_part_is_shown() -> None:
 
 def test_facts_are_found_within_other_text() -> None:
     text = facts(fact("Sister's Birthday", " It is\n4 May. "))
-    found = read(answer(f"Here you are:\n```json\n{text}\n```"), str)
+    found = parse_facts(answer(f"Here you are:\n```json\n{text}\n```"), str)
 
     assert not isinstance(found, Unreadable)
     assert [(one.key, one.text) for one in found] == [("sister-s-birthday", "It is 4 May.")]
@@ -305,7 +305,7 @@ def test_facts_are_found_within_other_text() -> None:
     ],
 )
 def test_a_malformed_answer_is_unreadable(completion: Completion) -> None:
-    assert isinstance(read(completion, str), Unreadable)
+    assert isinstance(parse_facts(completion, str), Unreadable)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_malformed_answer_is_unreadable(completion: Completion) -> None:
 )
 def test_invalid_facts_are_omitted(key: str, text: str) -> None:
     given = answer(facts(fact(key, text), fact("good", "Stays.")))
-    found = read(given, lambda text: text.replace("hunter2", "***"))
+    found = parse_facts(given, lambda text: text.replace("hunter2", "***"))
 
     assert not isinstance(found, Unreadable)
     assert [one.key for one in found] == ["good"]
@@ -330,7 +330,7 @@ def test_invalid_facts_are_omitted(key: str, text: str) -> None:
 
 @given(st.text() | st.text().map(lambda text: facts(fact(text, text))))
 def test_any_text_can_be_parsed(text: str) -> None:
-    found = read(answer(text), str)
+    found = parse_facts(answer(text), str)
     if not isinstance(found, Unreadable):
         assert all(re.fullmatch(KEY, one.key) and len(one.text) <= MAX_TEXT for one in found)
 
@@ -429,7 +429,7 @@ def test_refused_or_retracted_facts_can_be_learned_in_other_words(tmp_path: Path
     with opened(tmp_path) as memory:
         one, other = seen(), seen("Has a cat.", "cat")
         memory.save([draft_of(one)], batch="a/1", learned=True)
-        memory.settle(one.code, is_kept=False)
+        memory.decide_observation(one.code, is_kept=False)
         memory.save([draft_of(other)], batch="a/2", learned=True)
         assert memory.undo() == "Removed: cat."
         assert pending(memory) == []

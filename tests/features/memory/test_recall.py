@@ -20,7 +20,7 @@ from elwood.features.memory.note import Note
 from elwood.features.memory.tools import NoteQuery
 from elwood.foundation.storage.search_index import Document, SearchIndex, SearchQuery
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.words import asked, parts, widened, words
+from elwood.foundation.text.words import parse_query, parts, widen_query, words
 from tests.features.memory.store_alone import MINE, keys, note_tools, opened, save
 
 ROWS = [
@@ -93,8 +93,8 @@ def test_a_search_reads_only_matching_notes(tmp_path: Path) -> None:
 
     class Counting(SearchIndex):
         @contextmanager
-        def reading(self) -> Iterator[sqlite3.Connection]:
-            with super().reading() as db:
+        def open_reader(self) -> Iterator[sqlite3.Connection]:
+            with super().open_reader() as db:
                 db.set_progress_handler(partial(steps.append, None), 1)
                 yield db
 
@@ -117,10 +117,10 @@ def test_no_query_is_parsed_as_syntax(query: str) -> None:
     db.execute("CREATE VIRTUAL TABLE f USING fts5 (key, tags, text, parts)")
     text = words(query)
     db.execute("INSERT INTO f (text, parts) VALUES (?, ?)", (" ".join(text), " ".join(parts(text))))
-    if chosen := asked(query):
+    if chosen := parse_query(query):
         for least in {1, max(1, len(chosen) - 1), len(chosen)}:
             ask = "SELECT count(*) FROM f WHERE f MATCH ?"
-            [(found,)] = db.execute(ask, (widened(chosen, least),)).fetchall()
+            [(found,)] = db.execute(ask, (widen_query(chosen, least),)).fetchall()
             assert found == 1, (query, chosen)
     db.close()
 

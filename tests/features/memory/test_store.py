@@ -176,7 +176,7 @@ def test_other_files_are_skipped(tmp_path: Path) -> None:
         (folder / "notes.txt").write_text("word")
         catch_up(memory)
         assert keys(memory, "word") == ["a"]
-        assert memory.files.passed_over() == ["Not A Key.md"]
+        assert memory.files.list_ignored() == ["Not A Key.md"]
         refused = save(memory, "link", "x y")
         assert isinstance(refused, Unsaved)
         assert secret.read_text() == "word"

@@ -32,7 +32,7 @@ class Unwalled:
     folder: Path
     rung: Rung = "bubblewrap"
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         return str(path)
 
     async def run(self, command: Command) -> CommandOutcome:

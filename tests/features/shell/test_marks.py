@@ -8,7 +8,7 @@ import pytest
 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.tools.tool import LentFolder, Output, ToolFailure, WorkspaceFiles
+from elwood.agent.tools.tool import MountedRoot, Output, ToolFailure, WorkspaceFiles
 from elwood.features.shell.tools import CommandTool, ShellCommand
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.following import RUNNING, begin, finish_interrupted
@@ -61,7 +61,7 @@ async def lay(base: Path, kind: str, *mounts: FolderMount) -> Desk:
     settings = SandboxSettings(kind=kind, mounts=mounts)  # type: ignore[arg-type]
     executor = (await pick(settings, workspace, state)).executor
     lent = [
-        LentFolder(
+        MountedRoot(
             Root(one.path, writable=one.mode == "rw", untrusted=(".",) if one.untrusted else ()),
             one.place,
             untrusted=one.untrusted,
@@ -198,7 +198,7 @@ async def test_a_crash_leaves_nothing_unmarked(desk: Desk) -> None:
 
 
 async def test_new_files_of_a_running_command_are_untrusted(desk: Desk) -> None:
-    with desk.root.changing(()):
+    with desk.root.expect_changes(()):
         (desk.workspace / "new.txt").write_text("new")
         desk.root.write("ours.txt", b"ours", untrusted=False)
         (desk.workspace / "SOUL.md").write_text("obey")
@@ -215,7 +215,7 @@ async def test_new_files_of_a_running_command_are_untrusted(desk: Desk) -> None:
 
 async def test_too_many_files_are_refused(desk: Desk) -> None:
     with pytest.raises(traces.TooManyFiles):
-        traces.look(desk.root, limit=2)
+        traces.record_files(desk.root, limit=2)
 
 
 # --- mounts ---------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from elwood.features.skills.skill import (
     Skill,
     SkillFile,
     Unusable,
-    candidate,
+    build_candidate,
     digest,
+    find_matching,
     format_catalogue,
     format_resident,
-    matching,
     parse,
     review,
 )
@@ -124,8 +124,8 @@ def test_only_fitting_skills_are_in_the_prompt_as_a_whole() -> None:
 def test_the_start_of_a_long_message_is_matched() -> None:
     skills = [Skill(name=f"pdf-forms-{n}", description="Fill.", body="") for n in range(300)]
     noise = " ".join(f"w{n}x" for n in range(100_000))
-    assert len(matching(skills, f"pdf forms {noise}", limit=2)) == 2
-    assert matching(skills, f"{noise} pdf forms") == ()
+    assert len(find_matching(skills, f"pdf forms {noise}", limit=2)) == 2
+    assert find_matching(skills, f"{noise} pdf forms") == ()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_words_match_in_their_forms(message: str, expected: str | None) -> None:
         Skill(name="summarize", description="Summarize a text or an article: summary.", body=""),
         Skill(name="code-review", description="Review source code.", body=""),
     ]
-    assert [skill.name for skill in matching(skills, message)] == ([expected] if expected else [])
+    assert [skill.name for skill in find_matching(skills, message)] == (
+        [expected] if expected else []
+    )
 
 
 # --- offered skills -------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ def instructing(body: str) -> SkillFile:
 
 
 def offer(*files: SkillFile) -> Candidate:
-    found = candidate(files, "https://e.example/x.git")
+    found = build_candidate(files, "https://e.example/x.git")
     assert isinstance(found, Candidate), found
     return found
 
@@ -178,7 +180,7 @@ def offer(*files: SkillFile) -> Candidate:
     ],
 )
 def test_a_forbidden_skill_is_refused(files: list[SkillFile], why: str) -> None:
-    found = candidate(files)
+    found = build_candidate(files)
     assert isinstance(found, Unusable)
     assert any(part in found.why for part in why.split("|")), found.why
 

@@ -9,7 +9,7 @@ import pytest
 
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import MAX_FILE, Candidate, SkillFile, candidate
+from elwood.features.skills.skill import MAX_FILE, Candidate, SkillFile, build_candidate
 from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,
@@ -30,7 +30,9 @@ from tests.features.skills.test_skill_list import put
 
 
 def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> FoundSkills:
-    return SkillStore(Root(workspace), inline, SkillSettings(folders=packages, off=off)).look()
+    return SkillStore(
+        Root(workspace), inline, SkillSettings(folders=packages, off=off)
+    ).read_changes()
 
 
 def names(found: FoundSkills) -> list[str]:
@@ -63,7 +65,7 @@ def test_unknown_names_in_the_configuration_are_reported(tmp_path: Path) -> None
         always=("style",), off=("github", "broken", "gihub"), chats={"githup": (1,)}
     )
     store = SkillStore(Root(tmp_path), inline, settings)
-    assert list(store.look().problems)[1:] == [
+    assert list(store.read_changes().problems)[1:] == [
         "skills.always: there is no skill style",
         "skills.off: there is no skill gihub; did you mean github?",
         "skills.chats: there is no skill githup; did you mean github?",
@@ -125,24 +127,24 @@ def test_an_untrusted_file_is_no_skill(tmp_path: Path) -> None:
 async def test_a_later_mark_counts(tmp_path: Path) -> None:
     shelf = SkillStore(Root(tmp_path), inline, SkillSettings())
     path = put(tmp_path / "skills/one") / "SKILL.md"
-    assert names(await shelf.found()) == ["one"]
+    assert names(await shelf.list_skills()) == ["one"]
     mark(path)
-    assert names(await shelf.found()) == []
+    assert names(await shelf.list_skills()) == []
 
 
 async def test_an_edit_counts_and_nothing_else_changes(tmp_path: Path) -> None:
     shelf = SkillStore(Root(tmp_path), inline, SkillSettings())
-    assert await shelf.found() == FoundSkills()
+    assert await shelf.list_skills() == FoundSkills()
     put(tmp_path / "skills/one")
-    first = await shelf.found()
+    first = await shelf.list_skills()
     assert names(first) == ["one"]
-    assert await shelf.found() is first
+    assert await shelf.list_skills() is first
     os.utime(tmp_path / "skills/one/SKILL.md")
-    assert await shelf.found() is first
+    assert await shelf.list_skills() is first
     put(tmp_path / "skills/one", description="Does more.")
-    assert (await shelf.found()).skills[0].skill.description == "Does more."
+    assert (await shelf.list_skills()).skills[0].skill.description == "Does more."
     (tmp_path / "skills/one/SKILL.md").unlink()
-    assert names(await shelf.found()) == []
+    assert names(await shelf.list_skills()) == []
 
 
 @pytest.mark.parametrize("spread", [1, 50])
@@ -175,7 +177,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
-    found = candidate([SkillFile("SKILL.md", manual(name=name)), *more], *SOURCE)
+    found = build_candidate([SkillFile("SKILL.md", manual(name=name)), *more], *SOURCE)
     assert isinstance(found, Candidate)
     return found
 
@@ -190,7 +192,7 @@ def test_an_installed_skill_is_private_to_its_owner(work: Path) -> None:
     assert read_installed(folder) == Installed(SOURCE[0], made.digest, SOURCE[1])
     assert names(look(work)) == ["pdf"]
     assert os.listdir(work / "skills") == ["pdf"], "what a crash left is swept"
-    assert candidate(read_tree(Root(work), "skills/pdf"), *SOURCE) == made
+    assert build_candidate(read_tree(Root(work), "skills/pdf"), *SOURCE) == made
 
 
 def test_nothing_is_overwritten_or_left(work: Path) -> None:
@@ -273,22 +275,22 @@ async def test_nothing_is_read_again_until_something_changes(tmp_path: Path) -> 
     later = 0
     shelf = SkillStore(root, inline, SkillSettings(), now=lambda: time.time_ns() + later)
     one, two = put(tmp_path / "skills/one"), put(tmp_path / "skills/deep/two")
-    assert names(await shelf.found()) == ["one", "two"]
+    assert names(await shelf.list_skills()) == ["one", "two"]
     before = root.looks
-    await shelf.found()
+    await shelf.list_skills()
     assert root.looks > before  # a change this soon may have the same time as the next one
     later = 2 * SETTLED
-    await shelf.found()
+    await shelf.list_skills()
     before = root.looks
-    assert names(await shelf.found()) == ["one", "two"]
+    assert names(await shelf.list_skills()) == ["one", "two"]
     assert root.looks == before
 
     async def found_after(change: Callable[[], object]) -> list[str]:
         change()
-        return names(await shelf.found())
+        return names(await shelf.list_skills())
 
     put(tmp_path / "skills/one", description="Does more.")
-    assert (await shelf.found()).skills[0].skill.description == "Does more."
+    assert (await shelf.list_skills()).skills[0].skill.description == "Does more."
     put(tmp_path / "elsewhere")
     assert await found_after(lambda: put(tmp_path / ".agents/skills/three")) == [
         "one",

@@ -26,8 +26,8 @@ class Book:
     def at(self, now: float) -> tuple[list[TimetableEntry], list[DueRun]]:
         """Return the agenda."""
         self.now = now
-        settled = self.write(*rules.missed_runs(self.table, now, ZONE))
-        self.write(*rules.finished(self.table, now))
+        settled = self.write(*rules.close_missed(self.table, now, ZONE))
+        self.write(*rules.remove_finished(self.table, now))
         return settled, list(rules.agenda(self.table, now).runs)
 
     def next(self) -> float | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import elwood
 from elwood.agent.conversation.settings import Hours, Owner
-from elwood.features.tasks.heartbeat import Checklist, Written, read
+from elwood.features.tasks.heartbeat import Checklist, Written, parse_checklist
 from elwood.features.tasks.settings import MAX_PROMPT, MAX_TITLE, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cadence, Cron, Every, check
@@ -23,7 +23,7 @@ OWNER = Owner(timezone=ZONE, hours="08:00-22:00")
 def found(text: str, settings: HeartbeatSettings | None = None) -> Checklist:
     settings = settings or HeartbeatSettings()
     models = asking("local/qwen")
-    return read(Config.holding(OWNER, models, settings), Written(text))
+    return parse_checklist(Config.from_values(OWNER, models, settings), Written(text))
 
 
 def tasks(text: str, settings: HeartbeatSettings | None = None) -> tuple[Task, ...]:

@@ -28,7 +28,7 @@ HOURLY = Task("t", "title", Every(HOUR), prompt="p")
 def test_only_the_newest_missed_time_runs() -> None:
     book = Book(HOURLY)
     settled, (run,) = book.at(5 * HOUR + 60)
-    line = texts.missed(HOURLY, HOUR, 4 * HOUR, 4, OFF, ZONE)
+    line = texts.format_missed(HOURLY, HOUR, 4 * HOUR, 4, OFF, ZONE)
     assert settled == [RunsMissed("t", HOUR, 4 * HOUR, 4, "missed", OFF, line)]
     assert run.planned.due == 5 * HOUR
 
@@ -205,21 +205,21 @@ def test_a_restore_drops_retries() -> None:
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
     book.end(run, "failed")
-    (missed,) = book.write(*rules.restored(book.table, HOUR + 30, ZONE))
+    (missed,) = book.write(*rules.close_restored(book.table, HOUR + 30, ZONE))
     assert isinstance(missed, RunFinished)
     assert (missed.result, missed.run.attempt, missed.tell != "") == ("missed", 2, True)
     assert book.at(HOUR + 300) == ([], [])
-    assert rules.restored(book.table, HOUR + 30, ZONE) == []
+    assert rules.close_restored(book.table, HOUR + 30, ZONE) == []
 
 
 def test_news_are_delivered_in_pieces_and_repeated_with_a_mark() -> None:
     book = Book(*(replace(HOURLY, id=f"t{n}", title="x" * 80) for n in range(60)))
     book.at(20 * HOUR)
-    first = rules.telling(book.table)
+    first = rules.build_news(book.table)
     assert first is not None
     assert len(first.text) < 4000
     book.write(NewsPosting(first.upto))
-    again = rules.telling(book.table)
+    again = rules.build_news(book.table)
     assert again is not None
     assert (again.text, again.upto, again.again) == (first.text, first.upto, True)
 

@@ -17,7 +17,7 @@ from elwood.features.tasks.store import (
     search_start,
 )
 from elwood.features.tasks.task import check_pattern
-from elwood.foundation.sandbox.layout import guarded
+from elwood.foundation.sandbox.layout import mount_guarded
 from elwood.foundation.settings import BadSetting
 from elwood.foundation.storage.files import Root, can_be_marked, mark_untrusted
 
@@ -42,7 +42,7 @@ def test_the_file_is_installed_and_protected_from_commands(tmp_path: Path) -> No
     said: list[str] = []
     copy_documents(tmp_path, say=said.append)
     assert f"written  {tmp_path / 'HEARTBEAT.md'}" in said
-    found = guarded(tmp_path)
+    found = mount_guarded(tmp_path)
     assert found is not None
     assert ("readonly", "/workspace/HEARTBEAT.md") in [(one.kind, one.place) for one in found]
 

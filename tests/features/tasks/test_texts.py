@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.features.tasks.task import Task, TaskStatus
-from elwood.features.tasks.texts import MAX_BUTTONS, buttons, listing, state
+from elwood.features.tasks.texts import MAX_BUTTONS, buttons, list_tasks, state
 from elwood.features.tasks.when import Every, Once, When
 
 PARIS = "Europe/Paris"
@@ -47,7 +47,7 @@ def test_each_button_has_an_effect() -> None:
 def test_no_text_breaks_the_lines_of_the_list(title: str, prompt: str, why: str) -> None:
     """Text from strangers cannot imitate another task."""
     seen = TaskStatus(Task("mail", title, Every(HOUR), prompt=prompt), paused=why)
-    first, *others = listing([seen], "UTC", 0.0).splitlines()
+    first, *others = list_tasks([seen], "UTC", 0.0).splitlines()
     assert first.startswith("mail")
     assert len(others) == 3
     assert all(line.startswith("  ") for line in others)

@@ -12,6 +12,7 @@ from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_upda
 from elwood.features.telegram.client import Bot, TelegramError, remedy
 from elwood.features.telegram.reading import (
     BotIdentity,
+    format_text,
     has_foreign_text,
     identify,
     identify_press,
@@ -20,7 +21,6 @@ from elwood.features.telegram.reading import (
     question_text,
     quote,
     route_of,
-    said,
 )
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
@@ -59,7 +59,7 @@ def test_a_bad_update_does_not_affect_others(strange: dict[str, Any], number: in
         if message is not None:
             identify(message, US)
             has_foreign_text(message, US), question_text(message)
-            quote(message), said(message, ""), route_of(message)
+            quote(message), format_text(message, ""), route_of(message)
             if message.has_file and (file := message.file) is not None:
                 name_of(message, file)
 

@@ -162,7 +162,7 @@ async def test_tg_06_07_29_edits_and_buttons_follow_the_rules() -> None:
         assert fake.texts() == ["other"]
         with pytest.raises(TelegramError) as raised:
             await bot.edit_message_text(OWNER, 99, "x")
-        assert raised.value.says("message to edit not found")
+        assert raised.value.mentions("message to edit not found")
         await bot.send_message(OWNER, "x", buttons=[("Yes", "a" * 64)])
         for data in ("", "é" * 33):
             with pytest.raises(ValueError, match="64 bytes"):

@@ -54,7 +54,7 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
     assert notify.ready()
     assert notify.status("two\nREADY=1  " + "y" * 1000)
     assert notify.ping()
-    assert notify.stopping()
+    assert notify.announce_stop()
     status = ("STATUS=two READY=1 " + "y" * 1000)[: len("STATUS=") + MAX_STATUS]
     assert systemd.received() == ["READY=1", status, "WATCHDOG=1", "STOPPING=1"]
 

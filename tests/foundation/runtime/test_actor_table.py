@@ -11,7 +11,7 @@ from elwood.foundation.runtime import (
     clear_error,
     report_error,
     report_warning,
-    waiting,
+    show_wait,
 )
 from elwood.foundation.runtime.actor_table import CALM, DEAF, FAILING, STALE
 from tests.foundation.runtime.scene import Scene, child, house
@@ -27,7 +27,7 @@ def stuck(scene: Scene) -> list[tuple[str, str]]:
 
 async def test_a_wait_is_visible_and_stuck_after_its_limit(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
-        with waiting("an answer", limit=10):
+        with show_wait("an answer", limit=10):
             await trio.sleep(20)
         await trio.sleep_forever()
 
@@ -45,7 +45,7 @@ async def test_a_wait_is_visible_and_stuck_after_its_limit(autojump_clock: objec
 
 async def test_a_crash_clears_the_waits(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
-        with waiting("the end"):
+        with show_wait("the end"):
             await trio.sleep(1)
             raise Bug
 
@@ -164,7 +164,7 @@ async def test_three_crashes_are_stuck_until_calm(autojump_clock: object) -> Non
 
 
 def test_waits_outside_of_an_actor_belong_to_no_one() -> None:
-    with waiting("nothing"):
+    with show_wait("nothing"):
         report_warning("it", "rains")
         report_error("it", "failed")
         clear_error("it")

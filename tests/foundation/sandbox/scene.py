@@ -13,7 +13,7 @@ import trio
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.command import Executor
 from elwood.foundation.sandbox.docker import Docker, Engine
-from elwood.foundation.sandbox.layout import SandboxContext, environment, lend, make_files
+from elwood.foundation.sandbox.layout import SandboxContext, choose_mounts, environment, make_files
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 
@@ -55,7 +55,7 @@ async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] 
 
 def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
     settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
-    lent, _ = lend(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
+    lent, _ = choose_mounts(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
     make_files(state)
     context = SandboxContext(
         workspace=workspace, state=state, settings=settings, blocking=in_thread, lent=lent

@@ -14,7 +14,7 @@ from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.tools import Activate
 from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.command import Command, Executor
-from elwood.foundation.sandbox.layout import Lent, lend
+from elwood.foundation.sandbox.layout import MountedFolder, choose_mounts
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
 from tests.foundation.sandbox.scene import Home, take
@@ -52,7 +52,7 @@ async def test_scripts_run_and_see_nothing_else(
     rung: tuple[str, str], home: Home, team: Path, tmp_path: Path
 ) -> None:
     executor = await take(rung[0], home, rung[1], [team])
-    place = executor.place(team / "style")
+    place = executor.map_path(team / "style")
     assert place is not None
     assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
     if rung[0] == "direct":
@@ -94,8 +94,8 @@ def test_protected_folders_are_not_mounted(tmp_path: Path) -> None:
     (home / "skills").mkdir()
     wrong = [tmp_path, *(tmp_path / name for name in ("a", "b", "c", "b/state/x", "link"))]
     folders = [*wrong, work / "more", tmp_path / "fine", Path("/")]
-    lent, refused = lend(folders, work, state, home)
-    assert lent == (Lent(home / "skills", "/skills/8"),)
+    lent, refused = choose_mounts(folders, work, state, home)
+    assert lent == (MountedFolder(home / "skills", "/skills/8"),)
     assert len(refused) == len(wrong) + 1
     assert "it would show the home folder" in refused[3]
     assert "it would show the state folder" in refused[4]
@@ -105,7 +105,7 @@ async def test_a_script_of_a_configured_folder_runs(
     has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
 ) -> None:
     """The model gets a path; with this path it runs the script, reads it, and lists the folder."""
-    config = Config.holding(
+    config = Config.from_values(
         Paths(state=home.state, workspace=home.workspace, runtime=tmp_path / "run"),
         SandboxSettings(kind="bubblewrap"),
         SkillSettings(folders=(team,)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import elwood
-from elwood.foundation.sandbox.children import holders, look, reap, title
+from elwood.foundation.sandbox.children import holders, read_process, reap, title
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
 from tests.foundation.sandbox.scene import Home, living, marker, take, until
 
@@ -76,7 +76,7 @@ def test_sandbox_processes_have_a_title(home: Home) -> None:
         subprocess.Popen([title(home.workspace), argv], executable="/bin/sleep") as other,
     ):
         assert reap(home.state) == 1
-        assert (look(stray.pid), look(other.pid) is None) == (None, False)
+        assert (read_process(stray.pid), read_process(other.pid) is None) == (None, False)
         other.kill()
 
 

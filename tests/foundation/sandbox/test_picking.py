@@ -83,7 +83,7 @@ class Says:
     send: Callable[[str], str] | None = None
     rung: Rung = "direct"
 
-    def place(self, path: Path) -> str | None:
+    def map_path(self, path: Path) -> str | None:
         return str(path)
 
     async def run(self, command: Command) -> CommandOutcome:

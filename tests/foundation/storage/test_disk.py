@@ -24,7 +24,7 @@ from elwood.foundation.storage.disk import (
     Disk,
     DiskFull,
     JournalBroken,
-    holding,
+    lock_state,
     temporary,
 )
 from elwood.foundation.storage.journal import segments, verify
@@ -363,12 +363,12 @@ def test_a_second_process_learns_the_owner_of_the_folder(tmp_path: Path) -> None
         assert other.stdout.readline() == b"held\n"
         with (
             pytest.raises(AlreadyRunning, match=f"process {other.pid} ") as caught,
-            holding(tmp_path),
+            lock_state(tmp_path),
         ):
             pass
         assert caught.value.pid == other.pid
         other.kill()
         other.wait()
         # The folder is free after any end of the other process.
-        with holding(tmp_path):
+        with lock_state(tmp_path):
             assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"

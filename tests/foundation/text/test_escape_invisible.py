@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.text.characters import escape_invisible, printable, printable_json, remark
+from elwood.foundation.text.characters import (
+    describe_unusual,
+    escape_invisible,
+    printable,
+    printable_json,
+)
 from elwood.foundation.text.lines import one_line
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
@@ -71,13 +76,13 @@ def test_nothing_is_pushed_out_of_sight() -> None:
 
 
 def test_only_non_ascii_characters_are_reported() -> None:
-    assert remark("rm -rf x") == ""
-    found = remark("c\u0430t f\u043eo\u037e")
+    assert describe_unusual("rm -rf x") == ""
+    found = describe_unusual("c\u0430t f\u043eo\u037e")
     assert "CYRILLIC SMALL LETTER A (U+0430)" in found
     assert "GREEK QUESTION MARK (U+037E)" in found
-    many = remark("".join(map(chr, range(0x430, 0x450))))
+    many = describe_unusual("".join(map(chr, range(0x430, 0x450))))
     assert many.endswith("and 22 more")
-    assert "⟨U+202E⟩" in remark("\u202e\ud800")
+    assert "⟨U+202E⟩" in describe_unusual("\u202e\ud800")
 
 
 @given(st.text(), st.integers(1, 80))

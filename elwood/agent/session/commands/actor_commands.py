@@ -38,18 +38,18 @@ from elwood.agent.session.extension import (
     SessionExtension,
     SlashCommand,
 )
-from elwood.agent.session.log.branch import listing as branches
+from elwood.agent.session.log.branch import describe_branches as branches
 from elwood.agent.session.log.entries import ModelChosen, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import command_name, describe_open_work
 from elwood.agent.session.log.turns import Turn
-from elwood.agent.session.paging import asked_page, page
-from elwood.agent.session.reading.export import Format, exported
+from elwood.agent.session.paging import page, parse_page
+from elwood.agent.session.reading.export import Format, export_conversation
 from elwood.agent.session.reading.records import History
-from elwood.agent.session.reading.render import listing as receipts
-from elwood.agent.session.reading.render import opened, tool_listing
+from elwood.agent.session.reading.render import list_receipts as receipts
+from elwood.agent.session.reading.render import show_receipt, tool_listing
 from elwood.agent.session.rights import ANYBODY, OWNER, refusal
-from elwood.agent.session.turn.prompt import render, spoken
+from elwood.agent.session.turn.prompt import format_words, render
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
@@ -57,7 +57,7 @@ from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorUnavailable, Reply, Request
 from elwood.foundation.storage.journal import HistoryGone
-from elwood.foundation.text.lines import cut, duration, in_quotes, literal
+from elwood.foundation.text.lines import duration, in_quotes, literal, shorten
 from elwood.foundation.text.markdown import Rich
 
 # Seconds for approvals to act on a command, and for sending a file.
@@ -170,7 +170,7 @@ class Commands:
     def _find(self, received: Received) -> SlashCommand | None:
         return self._known.find(command_name(received))
 
-    def stops(self, received: Received) -> bool:
+    def interrupts(self, received: Received) -> bool:
         """Return True if a command stops the running turn, to move the conversation."""
         command = self._find(received)
         return command is not None and command.handling == "move"
@@ -192,7 +192,7 @@ class Commands:
         if isinstance(answer, AnsweredByTurn):
             if answer.entries:
                 await self._log.keep(*answer.entries)
-                self._runner.arrived()
+                self._runner.notify_arrival()
                 self._runner.work(nursery)
             return
         replied = Replied(
@@ -237,7 +237,7 @@ class Commands:
 
     async def sessions(self, call: CommandCall) -> CommandAnswer:
         state, now = self._log.state, self._core.clock.now()
-        lines, (_, number) = branches(state.tree, state.path, now), asked_page(call.given)
+        lines, (_, number) = branches(state.tree, state.path, now), parse_page(call.given)
         shown, pages = page(list(lines), number, PAGE, "/sessions")
         text = "These are the conversations of this chat. /resume NUMBER goes back to one:"
         buttons = tuple(f"/resume {one}" for one in shown if one != state.tree.line)
@@ -265,7 +265,7 @@ class Commands:
                 session=self._log.account,
                 role=state.model or "default",
                 prompt=state.prompt
-                or await self._runner.prompt.now(self._core.channels.group(self._log.id)),
+                or await self._runner.prompt.get_prompt(self._core.channels.group(self._log.id)),
                 messages=(*state.messages, Notice(BESIDE.format(goes_on)), Human(asked)),
             )
             deadline = trio.current_effective_deadline()
@@ -276,7 +276,7 @@ class Commands:
             else:
                 said = f"I cannot answer that now: {completed.why}"
         self._beside = None
-        text = f"{in_quotes(cut(question, ASKED))}\n\n{core.redactor(cut(said, MUCH))}"
+        text = f"{in_quotes(shorten(question, ASKED))}\n\n{core.redactor(shorten(said, MUCH))}"
         return CommandAnswer(*with_receipts(text, Turn("", [received], 0)))
 
     # --- permissions ---
@@ -285,7 +285,7 @@ class Commands:
         approvals, zone = self._core.approvals, self._core.clock.zone
         with trio.move_on_after(APPROVALS_LIMIT):
             known = await approvals.insist(ListPeople)
-            asked = people.answer(known, call.given, call.received.principal, zone)
+            asked = people.answer_people(known, call.given, call.received.principal, zone)
             if isinstance(asked, CommandAnswer):
                 return asked
             done = await approvals.insist(lambda: msgspec.structs.replace(asked, reply=Reply()))
@@ -319,7 +319,7 @@ class Commands:
         if why := refusal("receipts NUMBER", OWNER, role, private=private):
             return CommandAnswer(why)
         return await self._log.look_since(
-            0, lambda _, log: opened(log, int(wanted[:9]), zone, self._core.redactor)
+            0, lambda _, log: show_receipt(log, int(wanted[:9]), zone, self._core.redactor)
         )
 
     async def tools(self, call: CommandCall) -> CommandAnswer:
@@ -345,12 +345,12 @@ class Commands:
         turn = state.turn
         lines = [f"I am {turn.under_way}." if turn else "Nothing is running here."]
         lines += [f"{one.capitalize()}." for one in describe_open_work(state)]
-        model = state.model or core.config.of(ModelSettings).role("default").model
+        model = state.model or core.config.get(ModelSettings).role("default").model
         up = duration(core.clock.now() - core.started)
         lines.append(f"Elwood {__version__}, running for {up}, with the model {model}.")
         if owner:
             spent = await self._spent(PATIENCE)
-            limits = core.config.of(Limits)
+            limits = core.config.get(Limits)
             cost = in_words(spent, limits) if spent else "I cannot reach the costs now."
             lines.append(cost)
             lines += [core.redactor(line()) for line in self._status]
@@ -361,7 +361,7 @@ class Commands:
         spent = await self._spent(BUDGET_LIMIT)
         if spent is None:
             return CommandAnswer("I cannot reach the costs now. Try again in a minute.")
-        return CommandAnswer(in_list(spent, self._core.config.of(Limits)))
+        return CommandAnswer(in_list(spent, self._core.config.get(Limits)))
 
     async def _spent(self, seconds: float) -> Spent | None:
         with trio.move_on_after(seconds):
@@ -383,11 +383,11 @@ class Commands:
         if format_ is None:
             return "Choose the kind of file: /export md or /export html."
         typed = f"In a terminal, use `elwood session export {log_.id}`."
-        if not self._core.channels.at(received.route).files:
+        if not self._core.channels.get_by_route(received.route).files:
             return f"I cannot send files here. {typed}"
         history, zone = await self._history(), core.clock.zone
         content = await core.environment.blocking(
-            lambda: exported(log_.id, history, zone, format_, core.redactor)
+            lambda: export_conversation(log_.id, history, zone, format_, core.redactor)
         )
         if not content:
             return "This conversation has no messages to export yet."
@@ -413,7 +413,7 @@ class BuiltInCall(CommandCall, frozen=True, kw_only=True):
 
 def _replace_command(received: Received, meant: Sequence[Received]) -> AnsweredByTurn:
     """Replace a command with the messages *meant*, which a turn answers."""
-    text, untrusted = "\n".join(map(spoken, meant)), any(one.untrusted for one in meant)
+    text, untrusted = "\n".join(map(format_words, meant)), any(one.untrusted for one in meant)
     files = tuple(file for one in meant for file in one.files)
     pending = tuple(file for one in meant for file in one.pending)
     return AnsweredByTurn((Retried(received.id, text, untrusted, files=files, pending=pending),))

@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from elwood.agent.conversation.message import said_in
+from elwood.agent.conversation.message import extract_words
 from elwood.agent.models.messages import BudgetSpent, Complete, Completed
 from elwood.agent.session.extension import (
     AnsweredByTurn,
@@ -32,7 +32,7 @@ from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import History, parts_since
 from elwood.agent.session.turn.compaction import make_room
-from elwood.agent.session.turn.prompt import spoken
+from elwood.agent.session.turn.prompt import format_words
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
 
@@ -97,7 +97,7 @@ class Branching:
         text = f"I took back {what}. It is saved: see /sessions."
         if back.done:
             text += " My actions from that part are not undone."
-        words = one_line(" ".join(said_in(one.text) for one in back.inputs), WORDS)
+        words = one_line(" ".join(extract_words(one.text) for one in back.inputs), WORDS)
         footer = f"“{words}”\n\n{back.done}".strip()
         return CommandAnswer(text, footer, entries=(back.entry,))
 
@@ -105,7 +105,7 @@ class Branching:
         back = await self._find_undo()
         if back is None:
             return CommandAnswer("There is no message to answer again in this conversation.")
-        text = "\n".join(spoken(one) for one in back.inputs if one.text.strip())
+        text = "\n".join(format_words(one) for one in back.inputs if one.text.strip())
         files = tuple(file for one in back.inputs for file in one.files)
         pending = tuple(file for one in back.inputs for file in one.pending)
         if not (text or files or pending):
@@ -153,7 +153,7 @@ class Branching:
 
     async def _notify_undone(self, gone: TakenBack) -> None:
         for extension in self._extensions:
-            await extension.taken_back(gone)
+            await extension.remove_turns(gone)
 
     async def branch(self, call: CommandCall) -> CommandAnswer:
         """Save the conversation here, or continue from before the newest messages."""

@@ -12,7 +12,7 @@ Answer = CommandAnswer | AnsweredByTurn
 Run = Callable[[CommandCall], Awaitable[Answer]]
 
 
-def _here(run: Callable[[Commands, CommandCall], Awaitable[Answer]]) -> Run:
+def _local(run: Callable[[Commands, CommandCall], Awaitable[Answer]]) -> Run:
     """Run *run* on the conversation that the command was typed in."""
 
     async def run_here(call: CommandCall) -> Answer:
@@ -23,7 +23,7 @@ def _here(run: Callable[[Commands, CommandCall], Awaitable[Answer]]) -> Run:
 
 
 def _move(run: Callable[[Branching, CommandCall], Awaitable[Answer]]) -> Run:
-    return _here(lambda here, call: run(here.branching, call))
+    return _local(lambda here, call: run(here.branching, call))
 
 
 _talking = partial(SlashCommand, group="Talking with me", right=ANYBODY, menu="everybody")
@@ -37,22 +37,22 @@ BUILT_IN = (
         run=_move(Branching.new), right=CONVERSATION, handling="move",
     ),
     _talking(
-        name="stop", help="stop what I am doing", run=_here(Commands.stop), right=CONVERSATION
+        name="stop", help="stop what I am doing", run=_local(Commands.stop), right=CONVERSATION
     ),
     _talking(
         name="btw", help="ask a quick question while I am busy",
         usage="/btw QUESTION: the question and its answer stay out of the conversation.",
-        run=_here(Commands.ask_beside), handling="long",
+        run=_local(Commands.ask_beside), handling="long",
     ),
-    _talking(name="status", help="show what I am doing", run=_here(Commands.status)),
+    _talking(name="status", help="show what I am doing", run=_local(Commands.status)),
     # Telegram sends "start" when a chat is opened.
     _talking(
         name="help", help="list my commands", usage="/help NAME explains one command.",
-        run=_here(Commands.help), aliases=("start",),
+        run=_local(Commands.help), aliases=("start",),
     ),
     # The button below a stopped answer types it.
     _talking(
-        name="answer", help="answer messages that a stop left", run=_here(Commands.answer),
+        name="answer", help="answer messages that a stop left", run=_local(Commands.answer),
         menu="nobody",
     ),
     _back(
@@ -73,7 +73,7 @@ BUILT_IN = (
     _back(
         name="sessions", help="list the conversations of this chat",
         usage="/resume NUMBER goes back to one.",
-        run=_here(Commands.sessions), handling="short", menu="everybody",
+        run=_local(Commands.sessions), handling="short", menu="everybody",
     ),
     _back(
         name="resume", help="go back to another conversation",
@@ -88,47 +88,47 @@ BUILT_IN = (
     _done(
         name="receipts", help="show my actions in this conversation",
         usage="/receipts 12 shows the details of call 12.",
-        run=_here(Commands.receipts),
+        run=_local(Commands.receipts),
     ),
     _done(
         name="budget", help="show the costs and the limits",
-        run=_here(Commands.budget), right=OWNER,
+        run=_local(Commands.budget), right=OWNER,
     ),
     _done(
         name="export", help="send the conversation as a file", usage="/export md or /export html.",
-        run=_here(Commands.export),
+        run=_local(Commands.export),
     ),
     _may(
         name="approvals", help="repeat my open questions, and list your permissions",
         usage="/approvals show CODE shows the details of a question. /approvals revoke NUMBER "
         "takes back a permission.",
-        run=_here(Commands.approve),
+        run=_local(Commands.approve),
     ),
     _may(
         name="allow", help="approve something I am waiting for, or let a person in",
         usage="/allow CODE once, conversation, always or source. The code is in the details of the "
         "question and in /approvals. /allow CODE guest lets a person talk to me without trusting "
         "them.",
-        run=_here(Commands.approve),
+        run=_local(Commands.approve),
     ),
     _may(
         name="deny", help="refuse something I am waiting for",
         usage="/deny CODE, with a code as for /allow.",
-        run=_here(Commands.approve),
+        run=_local(Commands.approve),
     ),
     _may(
         name="people", help="show the people who may talk to me",
         usage="/people tg:NUMBER shows one person, to remove them or to change their role.",
-        run=_here(Commands.people),
+        run=_local(Commands.people),
     ),
     _may(
         name="tools", help="list my tools, with their uses and failures",
-        usage="/tools NAME explains one tool.", run=_here(Commands.tools), aliases=("tool",),
+        usage="/tools NAME explains one tool.", run=_local(Commands.tools), aliases=("tool",),
     ),
     SlashCommand(
         name="model", help="choose the AI model",
         usage="/model NAME chooses one for this conversation; /model default goes back to the "
         "usual one.",
-        run=_here(Commands.model),
+        run=_local(Commands.model),
     ),
 )  # fmt: skip

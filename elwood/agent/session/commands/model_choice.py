@@ -14,15 +14,15 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
     *now* is the present choice. On the ISO date *today* a model may be outdated. A model of the
     settings can be given by a part of its name, any other model by its full name.
     """
-    settings, providers = config.of(ModelSettings), config.of(Providers).by_name
+    settings, providers = config.get(ModelSettings), config.get(Providers).by_name
     usual, cheap = settings.role("default"), settings.role("cheap")
     known = tuple(dict.fromkeys((*usual.models, *cheap.models)))
     if not given:
         others = [name for name in known if name != (now or usual.model)]
-        text = f"I use {_priced(now or usual.model, settings)} in this conversation."
+        text = f"I use {_format_price(now or usual.model, settings)} in this conversation."
         if others:
             text += "\n\nOther models:\n\n" + "\n".join(
-                f"- {_priced(one, settings)}" for one in others
+                f"- {_format_price(one, settings)}" for one in others
             )
         return now, CommandAnswer(text, buttons=tuple(f"/model {name}" for name in others))
     meant = [name for name in known if given.lower() in name.lower()]
@@ -36,7 +36,7 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
         return now, CommandAnswer(f"{text}.")
     if lacks_key(providers[provider]):
         return now, CommandAnswer(f"I have no API key for {provider}: {key_remedy(provider)}.")
-    text = f"From the next answer on, I use {_priced(name, settings)} in this conversation."
+    text = f"From the next answer on, I use {_format_price(name, settings)} in this conversation."
     if name != usual.model:
         text += f" If it fails, I use {code(usual.model)}. /model default goes back to that one."
     if (doubt := find_doubt(name, providers[provider].base_url, today)) is not None:
@@ -44,7 +44,7 @@ def choose(config: Config, now: str, given: str, today: str) -> tuple[str, Comma
     return "" if name == usual.model else name, CommandAnswer(text)
 
 
-def _priced(model: str, settings: ModelSettings) -> str:
+def _format_price(model: str, settings: ModelSettings) -> str:
     """Return a model's name with its price for the shortest prompts."""
     price = price_of(model, settings.prices)
     if price is None:

@@ -6,8 +6,8 @@ from datetime import datetime, tzinfo
 from elwood.agent.people.messages import ChangeAccess
 from elwood.agent.people.state import KnownPerson
 from elwood.agent.session.extension import CommandAnswer
-from elwood.agent.session.paging import asked_page, page
-from elwood.foundation.text.lines import cut, literal
+from elwood.agent.session.paging import page, parse_page
+from elwood.foundation.text.lines import literal, shorten
 
 # People per page, and characters of a name on a button.
 PAGE, LABEL = 8, 30
@@ -18,7 +18,7 @@ REALLY = (
 )
 
 
-def answer(
+def answer_people(
     people: Sequence[KnownPerson], given: str, by: str, zone: tzinfo
 ) -> CommandAnswer | ChangeAccess:
     """Answer ``/people`` with the arguments *given*, or return the change that *by* wants."""
@@ -28,19 +28,19 @@ def answer(
             return ChangeAccess(who=who, role=None, by=by)
         case ["remove", who] if who in named:
             text = REALLY.format(f"{literal(_name(named[who]))} ({who})")
-            yes = f"Yes, remove {cut(_name(named[who]), LABEL)}"
+            yes = f"Yes, remove {shorten(_name(named[who]), LABEL)}"
             return CommandAnswer(text, pages={yes: f"/people remove {who} yes"})
         case ["member", who]:
             return ChangeAccess(who=who, role="member", by=by)
         case ["guest", who]:
             return ChangeAccess(who=who, role="guest", by=by)
         case [who] if who in named:
-            name, role = cut(_name(named[who]), LABEL), named[who].role
+            name, role = shorten(_name(named[who]), LABEL), named[who].role
             other = "guest" if role == "member" else "member"
             pages = {f"Make {name} a {other}": f"/people {other} {who}"} if role != "group" else {}
             pages[f"Remove {name}"] = f"/people remove {who}"
-            return CommandAnswer(literal(_described(named[who], zone)), pages=pages)
-    asked, number = asked_page(given)
+            return CommandAnswer(literal(_describe_person(named[who], zone)), pages=pages)
+    asked, number = parse_page(given)
     if asked:
         return CommandAnswer(
             "There is no person with that number. /people lists everyone who may talk to me."
@@ -48,14 +48,16 @@ def answer(
     if not people:
         return CommandAnswer("Only you may talk to me.")
     shown, pages = page(people, number, PAGE, "/people")
-    lines = [f"- {literal(_described(one, zone))}" for one in shown]
-    buttons = {f"{cut(_name(o), LABEL)} ({o.principal})": f"/people {o.principal}" for o in shown}
+    lines = [f"- {literal(_describe_person(one, zone))}" for one in shown]
+    buttons = {
+        f"{shorten(_name(o), LABEL)} ({o.principal})": f"/people {o.principal}" for o in shown
+    }
     return CommandAnswer(
         "\n".join(["These people may also talk to me:", *lines]), pages=buttons | pages
     )
 
 
-def _described(person: KnownPerson, zone: tzinfo) -> str:
+def _describe_person(person: KnownPerson, zone: tzinfo) -> str:
     """Describe a person in a line: name, role, and date."""
     since = f", since {datetime.fromtimestamp(person.since, zone):%Y-%m-%d}" if person.since else ""
     role = "a group that I answer in" if person.role == "group" else person.role

@@ -22,13 +22,13 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
     estimate_prompt,
+    extract_words,
     find_opening,
+    get_visible_files,
     is_opening_private,
     mend,
     newest_seen,
     remove_opening,
-    said_in,
-    seen,
     texts,
 )
 from elwood.agent.session.log.entries import Node, Received, Resumed
@@ -177,7 +177,7 @@ class Branch(msgspec.Struct):
         """
         self._stand_behind(prompt)
         keep = frozenset() if blind else newest_seen(node.message for node in self.path)
-        self.path = [_seeing(without_thinking(node), keep) for node in self.path]
+        self.path = [_drop_files(without_thinking(node), keep) for node in self.path]
 
     def _stand_behind(self, prompt: Prompt | None) -> None:
         self.prompt = prompt
@@ -217,7 +217,9 @@ def resume_entry(present: Branch, found: Branch, to: int, number: int = 0) -> Re
 
 
 def node_of(seq: int, message: Message, *, begins: bool = False, own: Spans | None = None) -> Node:
-    tokens = sum(map(estimate, texts(message))) + sum(file.tokens for file in seen(message))
+    tokens = sum(map(estimate, texts(message))) + sum(
+        file.tokens for file in get_visible_files(message)
+    )
     return Node(seq, message, tokens, begins, own)
 
 
@@ -247,9 +249,9 @@ def viewable_files(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
     return tuple(file for received in inputs for file in received.files if file.tokens)
 
 
-def _seeing(old: Node, keep: Collection[ReceivedFile]) -> Node:
+def _drop_files(old: Node, keep: Collection[ReceivedFile]) -> Node:
     """Remove the files that are not in *keep*, and note that in the text."""
-    files = seen(old.message)
+    files = get_visible_files(old.message)
     gone = [file.path for file in files if file not in keep]
     if not gone or not isinstance(old.message, Human):
         return old
@@ -380,11 +382,11 @@ def summarize_line(path: Sequence[Node]) -> str:
     begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
     if not begun:
         return "no messages yet"
-    first, last = (f"“{said_in(text)[:MAX_WORDS]}”" for text in (begun[0], begun[-1]))
+    first, last = (f"“{extract_words(text)[:MAX_WORDS]}”" for text in (begun[0], begun[-1]))
     return f"1 turn: {first}" if len(begun) == 1 else f"{len(begun)} turns: {first} … {last}"
 
 
-def listing(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
+def describe_branches(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
     """Describe each branch by its number: the present line first, then the newest."""
     lines = {tree.line: f"→ {tree.line}: here, {summarize_line(path)}"}
     for branch in sorted(tree.branches, key=lambda one: (one.at, one.number), reverse=True):

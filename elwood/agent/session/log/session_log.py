@@ -142,7 +142,7 @@ class SessionLog:
             pause = min(LAST_PAUSE, 2 * pause)
         self._tell_changed()
 
-    def changed(self) -> None:
+    def get_changed(self) -> None:
         self._changed.give()
         for is_so, event in self._awaited:
             if is_so():
@@ -172,4 +172,4 @@ class SessionLog:
 
     def _tell_changed(self) -> None:
         self._publish(self.id, self.state)
-        self.changed()
+        self.get_changed()

@@ -40,9 +40,9 @@ from elwood.agent.session.log.turns import (
     Undelivered,
     WaitingCall,
     call_key,
-    finished,
     is_answer,
     results_message,
+    summarize_turn,
 )
 
 # Remembered receipts, without their texts.
@@ -286,7 +286,7 @@ class Session(Branch):
         for key in calls:
             turn.kept.append(kept := self.pending.pop(key))
             self.add_taint(kept.origins, kept.private)
-            turn.calls[key] = kept.opened(key)
+            turn.calls[key] = kept.open(key)
         if entry.text:
             self._show_inputs(seq, turn, entry.text, begins=True)
         elif not inputs:
@@ -302,7 +302,7 @@ class Session(Branch):
 
     def _add_response(self, seq: int, entry: entries.Said) -> None:
         turn, message = self._open_turn(entry), entry.message
-        self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
+        self.calibration.update(message.model, self.prompt_tokens + self.tokens, entry.usage)
         turn.attempts = 0
         turn.calls = {
             call.id: OpenCall(call.id, call, number=self.calls + n)
@@ -382,7 +382,7 @@ class Session(Branch):
         turn = None if entry.turn is None else self.turn
         if turn is not None:
             label = self.taint.label
-            self.done = finished(at, turn.inputs, turn.receipts, entry, label) or self.done
+            self.done = summarize_turn(at, turn.inputs, turn.receipts, entry, label) or self.done
             self._close_calls(seq, turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= turn.start and not is_answer(last.message):
@@ -568,7 +568,7 @@ def inputs(session: Session, moving: Collection[str]) -> tuple[Received, ...]:
     return tuple(received for received in said if received.bounds is None)
 
 
-def allowed(session: Session) -> tuple[str, ...]:
+def find_allowed_calls(session: Session) -> tuple[str, ...]:
     """Return the approved calls of one job: their turn has that job's bounds."""
     kept = {key: one for key, one in session.pending.items() if one.decided is not None}
     jobs = {key: owner_of(one.bounds) for key, one in kept.items()}
@@ -584,7 +584,7 @@ def next_work(session: Session, moving: Collection[str]) -> Start | Resume | Giv
         attempt = session.turn.attempts + 1
         return GiveUpTurn() if attempt >= entries.MAX_ATTEMPTS else Resume(attempt)
     names = map(command_name, session.waiting.values())
-    if (calls := allowed(session)) and not any(name in moving for name in names):
+    if (calls := find_allowed_calls(session)) and not any(name in moving for name in names):
         return Start((), calls)
     taken = inputs(session, moving)
     return Start(taken) if taken else None

@@ -89,7 +89,7 @@ class WaitingCall(msgspec.Struct, frozen=True, rename={"bounds": "errand"}):
     message: str = ""  # id of the message that began the work
     number: int = 0
 
-    def opened(self, key: str) -> OpenCall:
+    def open(self, key: str) -> OpenCall:
         """Return it as a call of the running turn, named *key* there."""
         known = self.pending, self.decided, self.decided_at
         return OpenCall(key, self.call, *known, number=self.number)
@@ -219,7 +219,7 @@ class Undelivered(msgspec.Struct):
     message: str = ""
 
 
-def allowed_tools(tools: Iterable[str], turn: Turn | None) -> list[str]:
+def filter_tools(tools: Iterable[str], turn: Turn | None) -> list[str]:
     """Return those of *tools* that may be used in *turn*. A run may be limited to some."""
     only = turn.bounds.tools if turn is not None and turn.bounds is not None else None
     return [tool for tool in tools if only is None or tool in only]
@@ -260,7 +260,7 @@ def results_message(turn: Turn) -> Message:
     return Notice("\n\n".join(map(late_result, turn.calls.values())))
 
 
-def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
+def get_answer(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     """Return the answer of *turn*, and True if it is stored without being sent.
 
     The planner of a run reports lasting failures itself. But if there is a recipient, they learn
@@ -306,7 +306,7 @@ class FinishedTurn(msgspec.Struct, frozen=True):
     answer: str = ""  # empty if *forgets*, or if strangers' words were read
 
 
-def finished(
+def summarize_turn(
     at: float,
     inputs: Iterable[Received],
     receipts: Iterable[entries.CallEnded],
@@ -347,10 +347,10 @@ def describe_message(received: Received) -> str:
     if received.bounds is not None:
         of = received.bounds.parent
         return f"(a child run of {of})" if of else f"(the task {received.bounds.owner})"
-    return plain_words(_own(received.text)) or received.missing
+    return plain_words(_strip_quotation(received.text)) or received.missing
 
 
-def _own(text: str) -> str:
+def _strip_quotation(text: str) -> str:
     """Remove the quoted message of a reply, which may be anybody's words."""
     return text.rpartition("]\n")[2] if text.startswith(_QUOTE) else text
 

@@ -19,10 +19,10 @@ import msgspec
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.ledger import Charged, Ledger, spent
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import course, in_table
+from elwood.agent.models.spending import draw_days, in_table
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, describe_open_work
-from elwood.agent.session.reading.export import exported
+from elwood.agent.session.reading.export import export_conversation
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.session.reading.render import (
     CALLS,
@@ -55,17 +55,17 @@ class SessionJournal(msgspec.Struct):
 
     def log(self) -> Log:
         """Yield its entries, up to the first damaged one."""
-        with self.noting():
+        with self.note_errors():
             yield from entries_of(self.path, Entry)
 
     def newest(self) -> tuple[Session, float]:
         """Return the present state, and the time of the newest entry."""
-        with self.noting():
+        with self.note_errors():
             return replay(self.path, Entry, Session)
         return Session(), 0.0
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
+    def note_errors(self) -> Iterator[None]:
         try:
             yield
         except JournalDamaged as error:
@@ -85,7 +85,7 @@ class ConversationListed(msgspec.Struct, frozen=True):
 
 
 def _journals(config: Config) -> dict[str, SessionJournal]:
-    paths = sorted((config.of(Paths).state / "sessions").glob("*.jsonl"))
+    paths = sorted((config.get(Paths).state / "sessions").glob("*.jsonl"))
     return {path.stem: SessionJournal(path) for path in paths}
 
 
@@ -120,10 +120,14 @@ def journal_state(path: Path, entries: Any, new: type[S]) -> S:
 
 def budget(config: Config, given: Namespace) -> int:
     """Print the costs of models, and the distance to the limits."""
-    path, zone, now = config.of(Paths).state / "usage.jsonl", config.of(Owner).timezone, time.time()
+    path, zone, now = (
+        config.get(Paths).state / "usage.jsonl",
+        config.get(Owner).timezone,
+        time.time(),
+    )
     journal, ledger, entries = SessionJournal(path), Ledger(), list[Charged]()
     if path.exists():
-        with journal.noting():
+        with journal.note_errors():
             ledger = replay(path, Charged, Ledger)[0]
             entries = [entry for _, _, entry in entries_of(path, Charged)]
     whole = spent(ledger, "", now, zone)
@@ -142,8 +146,8 @@ def budget(config: Config, given: Namespace) -> int:
         ]
         show_list((), told, given, "")
         return _complain([journal])
-    days = (f"{DAYS} days", "", "", course(entries, whole.today, DAYS))
-    show_lines(in_table(whole, config.of(Limits), days, room()))
+    days = (f"{DAYS} days", "", "", draw_days(entries, whole.today, DAYS))
+    show_lines(in_table(whole, config.get(Limits), days, room()))
     return _complain([journal])
 
 
@@ -154,7 +158,7 @@ def receipts(config: Config, given: Namespace) -> int:
     newest, journals = newest_calls(
         config, given.since, given.session, given.limit, tool=given.tool, outcome=given.outcome
     )
-    zone, now = config.of(Owner).zone, time.time()
+    zone, now = config.get(Owner).zone, time.time()
     found = [(as_json(call), call_cells(call, zone, now)) for call in reversed(newest)]
     show_list(CALLS, found, given, "no call matches", SPARE_OF_CALLS)
     return _complain(journals, NOT_SHOWN)
@@ -173,7 +177,7 @@ def newest_calls(
 
     Raises CliFailure.
     """
-    begin = 0.0 if when is None else since(when, time.time(), config.of(Owner).zone)
+    begin = 0.0 if when is None else since(when, time.time(), config.get(Owner).zone)
     if begin is None:
         raise CliFailure(f"--since {when}: use 2h or 3d, or a date like 2026-11-01", USAGE)
     journals = _journals(config)
@@ -212,7 +216,7 @@ def since(text: str, now: float, zone: tzinfo) -> float | None:
 def list_sessions(config: Config, given: Namespace) -> int:
     """Print a line for each conversation, the most recently active first."""
     found, journals = conversations(config)
-    zone, now = config.of(Owner).zone, time.time()
+    zone, now = config.get(Owner).zone, time.time()
 
     def cells(one: ConversationListed) -> Row:
         when = f"{datetime.fromtimestamp(one.last_active, zone):%Y-%m-%d %H:%M}"
@@ -246,8 +250,8 @@ def export(config: Config, given: Namespace) -> int:
     history = History(given.id, journal.log())
     if journal.damage:
         return _complain([journal], "; nothing was exported")
-    zone, redactor = config.of(Owner).zone, Redactor(config.secrets)
-    content = exported(given.id, history, zone, given.format, redactor)
+    zone, redactor = config.get(Owner).zone, Redactor(config.secrets)
+    content = export_conversation(given.id, history, zone, given.format, redactor)
     if not content:
         raise CliFailure("it has no messages, or it was archived; see elwood session show")
     if given.output is None:
@@ -260,7 +264,7 @@ def export(config: Config, given: Namespace) -> int:
 
 
 def show(config: Config, given: Namespace) -> int:
-    journal, zone = _journal(config, given.session), config.of(Owner).zone
+    journal, zone = _journal(config, given.session), config.get(Owner).zone
     history = History(given.session, journal.log())
     if given.turn is None:
         rows = [(turn.id, turn_cells(turn, zone, time.time())) for turn in history.turns]

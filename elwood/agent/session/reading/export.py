@@ -26,7 +26,7 @@ WORDS = 60  # characters of a turn's first words in the table of contents
 MAX_RENDERED = 2_000_000
 
 
-def exported(
+def export_conversation(
     title: str, history: History, zone: tzinfo, format_: Format, redact: Callable[[str], str]
 ) -> str:
     """Return the present conversation; empty if it has no messages.
@@ -42,7 +42,7 @@ def exported(
         id(call): turn.seq for line in reversed(lines) for turn in line for call in turn.calls
     }
     if format_ == "html":
-        return _Page(lines, places, zone, redact).written(title)
+        return _Page(lines, places, zone, redact).write(title)
     items = [item for turn in lines[0] for item in items_of(turn, places, redact)]
     return "\n".join([f"# {literal(title)}\n", *(_block(item, zone) for item in items)])
 
@@ -126,12 +126,13 @@ class _Page(msgspec.Struct):
     redact: Callable[[str], str]
     room: int = MAX_RENDERED
 
-    def written(self, title: str) -> str:
+    def write(self, title: str) -> str:
         main, *others = self.lines
         head = f"<header><h1>{escape(title)}</h1></header>\n<nav>{self._contents()}</nav>\n"
         body = [head, "<main>\n", self._fork_links(main[0].parent), *map(self._turn, main)]
         body += [
-            _folded("branch", self._about(line), "".join(map(self._turn, line))) for line in others
+            _fold_block("branch", self._about(line), "".join(map(self._turn, line)))
+            for line in others
         ]
         return _PAGE.format(title=escape(title), style=_STYLE, body="".join(body))
 
@@ -147,7 +148,7 @@ class _Page(msgspec.Struct):
             many = _count(len(line), "turn")
             head = f"Contents, {many}" if line is self.lines[0] else f"Another branch, {many}"
             start = line[0].parent
-            drawn[start] = f"{_folded('contents', head, f'<ol>{rows}</ol>')}{drawn[start]}"
+            drawn[start] = f"{_fold_block('contents', head, f'<ol>{rows}</ol>')}{drawn[start]}"
         return drawn[self.lines[0][0].parent]
 
     def _fork_links(self, parent: int) -> str:
@@ -171,14 +172,14 @@ class _Page(msgspec.Struct):
     def _item(self, item: ExportItem) -> str:
         who, when = escape(one_line(item.who, MAX_TOOL)), datetime.fromtimestamp(item.at, self.zone)
         if item.kind == "receipts":
-            return _folded("receipts", who, as_it_stands(item.text))
+            return _fold_block("receipts", who, as_it_stands(item.text))
         self.room -= len(item.text)
         render = to_html if item.kind == "answer" and self.room >= 0 else as_it_stands
         head = f"<header><h2>{who}</h2> <time>{when:%Y-%m-%d %H:%M %Z}</time></header>"
         return f'<article class="{item.kind}">{head}\n{render(item.text)}</article>\n'
 
 
-def _folded(kind: str, head: str, body: str) -> str:
+def _fold_block(kind: str, head: str, body: str) -> str:
     return f'<details class="{kind}"><summary>{head}</summary>\n{body}</details>\n'
 
 

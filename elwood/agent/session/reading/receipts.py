@@ -65,7 +65,7 @@ def activity(
     if not receipts:
         return f"{HEAD}\n{NOTHING}" if unsupported else ""
     looks = {(one.looked, one.target) for one in receipts if one.looked and not one.ruling}
-    looked = f"{MARKS['ok']} {_looked_at([kind for kind, _ in looks])}"
+    looked = f"{MARKS['ok']} {_count_reads([kind for kind, _ in looks])}"
     alike: dict[str, list[CallEnded | CallRecord]] = {}
     for receipt in receipts:
         what = what_was_called(receipt.tool, receipt.target)
@@ -96,7 +96,7 @@ def activity(
     return "\n".join([HEAD, *lines])
 
 
-def _looked_at(kinds: Sequence[str]) -> str:
+def _count_reads(kinds: Sequence[str]) -> str:
     """Count the reads of each kind.
 
     >>> _looked_at(["file", "page", "file"])
@@ -122,7 +122,7 @@ def _numbers(numbers: Sequence[int]) -> str:
     return one_line(f"#{', '.join(told)}", MAX_NUMBERS) if rows else ""
 
 
-def allowed_by(ruling: str) -> str:
+def describe_ruling(ruling: str) -> str:
     """Describe who allowed or refused a call; *ruling* is the way, then the name.
 
     >>> allowed_by("standing permission 3 of tg:1"), allowed_by("once tg:1"), allowed_by("")
@@ -140,4 +140,4 @@ def outcome_line(outcome: str, what: str, ruling: str) -> str:
     line = f"{MARKS.get(outcome, UNDER_WAY)} {what.replace(DOT, '.')}"
     if outcome != "ok":
         line += f" ({WORDS.get(outcome, outcome)})"
-    return f"{line} {DOT} {allowed_by(ruling)}" if ruling else line
+    return f"{line} {DOT} {describe_ruling(ruling)}" if ruling else line

@@ -128,7 +128,7 @@ class History:
         moves, head = list[tuple[int, int]](), 0
         for seq, at, entry in log:
             head = seq
-            if (to := moved_to(entry)) is not None:
+            if (to := get_new_head(entry)) is not None:
                 moves.append((seq, to))
                 before = self._places[bisect_right(self._places, (to, seq)) - 1][1]
                 self._places.append((seq, before if to else seq))
@@ -156,7 +156,7 @@ class History:
             case Received():
                 receive(self._waiting, entry)
                 if entry.looks:
-                    looks = [self._look(seq, entry, one) for one in entry.looks]
+                    looks = [self._record_look(seq, entry, one) for one in entry.looks]
                     self._looks[entry.id] = looks
                     self.calls += looks
             case entries.Fetched(_, input_, found) if turn is not None:
@@ -202,7 +202,7 @@ class History:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
 
-    def _look(self, seq: int, received: Received, look: Look) -> CallRecord:
+    def _record_look(self, seq: int, received: Received, look: Look) -> CallRecord:
         call = CallRecord(self._session, "", "", look.tool, look.outcome, look.target)
         call.ended_at, call.seq, call.message = look.at, seq, received.id
         call.label, call.origin, call.looked = look.label, look.origin, look.looked
@@ -252,7 +252,7 @@ class History:
             del self._open[key]
 
 
-def moved_to(entry: Entry) -> int | None:
+def get_new_head(entry: Entry) -> int | None:
     """Return the new head if *entry* moves it, else None."""
     match entry:
         case entries.Rewound(to) | entries.Resumed(to):

@@ -10,18 +10,18 @@ from elwood.agent.session.extension import CommandAnswer
 from elwood.agent.session.log import entries
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log
-from elwood.agent.session.paging import asked_page, page
+from elwood.agent.session.paging import page, parse_page
 from elwood.agent.session.reading.receipts import (
     DOT,
     MARKS,
-    allowed_by,
+    describe_ruling,
     outcome_line,
     what_was_called,
 )
 from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.lines import ago, code, cut, fence_of, literal, one_line
+from elwood.foundation.text.lines import ago, code, fence_of, literal, one_line, shorten
 from elwood.foundation.text.tables import Row, Style, Styled
 
 # Characters of a text in a table, of a name, and of a fact about a call.
@@ -42,12 +42,12 @@ SPARE_OF_TURNS = ("time", "tokens in", "out", "requests", "calls")
 _STYLES: Mapping[str, Style] = {"failed": "bad", "unknown": "bad", "denied": "warning"}
 
 
-def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAnswer:
+def list_receipts(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAnswer:
     """Answer ``/receipts`` with the newest ended *calls*, the newest last.
 
     *given* are the arguments: the page.
     """
-    wanted, number = asked_page(given)
+    wanted, number = parse_page(given)
     if wanted:
         return CommandAnswer("Give the number of a call, for example: /receipts 12")
     shown = (one for one in calls if one.ended_at is not None and not one.is_detail)
@@ -65,7 +65,9 @@ def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> CommandAns
     return CommandAnswer(head, "\n".join(lines), pages=pages)
 
 
-def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) -> CommandAnswer:
+def show_receipt(
+    log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]
+) -> CommandAnswer:
     """Answer ``/receipts 12`` with the details of the call with that *number* in *log*."""
     proposed, given, result, forgets = dict[str, str](), "", "", False
 
@@ -91,14 +93,16 @@ def opened(log: Log, number: int, zone: tzinfo, redact: Callable[[str], str]) ->
     facts = {
         "when": _time(call.at, zone),
         "took": call.took,
-        "decided": f"{allowed_by(call.ruling)} ({by})" if call.ruling else "no approval needed",
+        "decided": f"{describe_ruling(call.ruling)} ({by})"
+        if call.ruling
+        else "no approval needed",
         "label": f"{', '.join(label) or 'none'}{f', from {call.origin}' if call.origin else ''}",
     }
     lines = [literal(redact(f"{number}: {_call_line(call)}")), ""]
     told = ((name, one_line(redact(said), FACT)) for name, said in facts.items())
     lines += [f"- {name}: {literal(said)}" for name, said in told if said]
     for name, text, most in (("Arguments", given, MAX_GIVEN), ("Result", result, MAX_RESULT)):
-        shown = clean(cut(redact(FORGOTTEN if forgets else text), most))
+        shown = clean(shorten(redact(FORGOTTEN if forgets else text), most))
         fence = fence_of(shown)
         lines += ["", f"{name}:", fence, shown, fence] if shown.strip() else []
     within = [one for one in made if one.place and one.number == number]
@@ -157,7 +161,7 @@ def call_cells(call: CallRecord, zone: tzinfo, now: float) -> Row:
         one_line(call.tool, NAME),
         one_line(call.target, CELL),
         Styled(call.outcome, _STYLES.get(call.outcome, "")),
-        allowed_by(call.ruling),
+        describe_ruling(call.ruling),
         call.took,
         " ".join(label),
     )

@@ -19,7 +19,7 @@ from elwood.foundation.storage.anchors import (
     JournalAnchor,
     day,
 )
-from elwood.foundation.storage.disk import AlreadyRunning, holding
+from elwood.foundation.storage.disk import AlreadyRunning, lock_state
 from elwood.foundation.storage.journal import JournalDamaged, Verified
 from elwood.foundation.storage.journal import verify as verify_journal
 
@@ -35,10 +35,10 @@ class Witness(Protocol):
 
 def verify(config: Config, given: Namespace) -> int:
     """Verify the given journals, or all, with their files and anchors."""
-    ours = None if given.paths else config.of(Paths)
+    ours = None if given.paths else config.get(Paths)
     if ours is None and (given.against is not None or given.accept):
         raise CliFailure("--against and --accept check all journals: leave out the paths", USAGE)
-    roots = given.paths or [config.of(Paths).state]
+    roots = given.paths or [config.get(Paths).state]
     paths = list(journals_in(roots))
     wanted, known = _read_anchors(paths)
     problems: list[str] = []
@@ -63,7 +63,7 @@ def verify(config: Config, given: Namespace) -> int:
                 bad.append(path)
                 problems.append(f"{path}: {problem}")
             elif result is not None:
-                print(f"{path}: {described(result)}")
+                print(f"{path}: {describe_verification(result)}")
     if not paths:
         print("there are no journals", file=sys.stderr)
     for problem in damages + problems:
@@ -128,9 +128,11 @@ def _accept(state: Path, bad: Iterable[Path]) -> None:
     """Stop reporting the missing parts: the journals continue from their present ends."""
     names = tuple(path.relative_to(state).as_posix() for path in bad if path.is_relative_to(state))
     try:
-        with holding(state):
+        with lock_state(state):
             why = "accepted on the command line"
-            anchors.note(state, time.time(), AnchorReleased(names, why), AnchorReleased((), why))
+            anchors.append_anchors(
+                state, time.time(), AnchorReleased(names, why), AnchorReleased((), why)
+            )
     except (AlreadyRunning, JournalDamaged) as error:
         raise CliFailure(f"{error}. Nothing was accepted.") from error
     print("Accepted. Elwood will no longer report what is missing.")
@@ -145,7 +147,7 @@ def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def described(result: Verified) -> str:
+def describe_verification(result: Verified) -> str:
     """Describe the result of a verification in one line."""
     text = f"{result.entries} entries in {result.lines} lines"
     if result.first is not None and result.last is not None:

@@ -27,7 +27,7 @@ from elwood.agent.conversation.calls import (
     OwnerAnswer,
     Plan,
     ReadFiles,
-    bound,
+    hash_binding,
 )
 from elwood.agent.conversation.labels import CLEAN, NAMELESS, PRIVATE, Label
 from elwood.agent.conversation.run import owner_of
@@ -121,7 +121,7 @@ class ApprovalClient:
         self._now = now
         self.hints = Signal()
 
-    def until(self) -> float:
+    def get_wait(self) -> float:
         """Return how long to wait for questions asked now, on Trio's clock.
 
         Less than the rest of the turn, so that the model can still report that they wait.
@@ -130,9 +130,9 @@ class ApprovalClient:
         left = trio.current_effective_deadline() - now
         return now + min(self._settings.wait, left - min(TO_ANSWER, left / 10))
 
-    def bound(self, wanted: ExaminedCall) -> str:
+    def hash_binding(self, wanted: ExaminedCall) -> str:
         """Return the hash of the call in the present circumstances."""
-        return bound(wanted.exact, self._log.state.taint.label.untrusted, self._version)
+        return hash_binding(wanted.exact, self._log.state.taint.label.untrusted, self._version)
 
     def covers(self, call: OpenCall, wanted: ExaminedCall) -> bool:
         """Return True if the owner allowed exactly this, with the same or worse taint.
@@ -146,7 +146,7 @@ class ApprovalClient:
             return False
         if self._log.state.taint.label.untrusted and not pending.untrusted:
             return False
-        return decided.plan == bound(wanted.exact, pending.untrusted, self._version)
+        return decided.plan == hash_binding(wanted.exact, pending.untrusted, self._version)
 
     async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
         """Ask early; `request` collects and reports the answer."""
@@ -161,7 +161,7 @@ class ApprovalClient:
         A periodic task that repeats the same call would ask all night long. Requests of another job
         are withdrawn with that job, so they do not count here.
         """
-        state, turn, plan = self._log.state, self._log.turn, self.bound(wanted)
+        state, turn, plan = self._log.state, self._log.turn, self.hash_binding(wanted)
         if plan in turn.denied:
             text = (
                 "denied: the owner already said no to exactly this in this turn; do not try again"
@@ -185,13 +185,13 @@ class ApprovalClient:
         """
         pending = call.pending
         # A call that was decided and must be decided again is a new question.
-        if pending is None or call.decided or pending.plan != self.bound(wanted):
+        if pending is None or call.decided or pending.plan != self.hash_binding(wanted):
             untrusted = self._log.state.taint.label.untrusted
             pending = CallPending(
                 self._log.turn.id,
                 call.key,
                 wanted.tool.name,
-                self.bound(wanted),
+                self.hash_binding(wanted),
                 wanted.target,
                 untrusted,
             )
@@ -217,7 +217,9 @@ class ApprovalClient:
                 if call.pending is not None:
                     await self.withdraw(call.pending)
                 raise CallNotRun("denied", UNANSWERED)
-            await self._record_decision(self._log.turn.id, call.key, self.bound(wanted), verdict)
+            await self._record_decision(
+                self._log.turn.id, call.key, self.hash_binding(wanted), verdict
+            )
         except DiskFull as error:
             text = "not run: the disk is full, so it could not be recorded"
             raise CallNotRun("failed", text) from error
@@ -343,7 +345,7 @@ class ApprovalClient:
             session=self._log.id,
             call=call_key(turn.id, call.key),
             tool=wanted.tool.name,
-            plan=self.bound(wanted),
+            plan=self.hash_binding(wanted),
             exact=wanted.exact,
             subject=wanted.plan.subject,
             why=why.why

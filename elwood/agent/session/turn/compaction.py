@@ -75,7 +75,7 @@ async def make_room(
     old = [node for node in session.path if node.seq < at]
     try:
         made = await _summary(id_, ask, old, given.summary)
-    except Unfit as error:
+    except NoSummary as error:
         return Compacted(extracts(old, given.summary), at, str(error))
     return Compacted(made, at) if isinstance(made, str) else made
 
@@ -101,14 +101,14 @@ async def _summary(
             case Completion():
                 try:
                     return judge(completed, replaced, most)
-                except Unfit as error:
+                except NoSummary as error:
                     why = str(error)
             case models.BudgetSpent():
                 return completed  # the budget covers all models; the history is kept
             case _:
-                raise Unfit(completed.why)
+                raise NoSummary(completed.why)
         wanted = f"{text}\n\n{AGAIN.format(why)}"
-    raise Unfit(why)
+    raise NoSummary(why)
 
 
 # --- when and where -------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def _parts(message: Message) -> list[str]:
             return [_block(block) for block in blocks]
         case Results(results):
             return [
-                _part("FAILED" if result.failed else "RESULT", _clipped(result.text, MAX_RESULT))
+                _part("FAILED" if result.failed else "RESULT", _clip(result.text, MAX_RESULT))
                 for result in results
             ]
 
@@ -237,7 +237,7 @@ def _block(block: Text | ToolCall) -> str:
     if isinstance(block, Text):
         return _part("ASSISTANT", block.text)
     # The name is also from the model, and may be anything.
-    call = f"{json.dumps(block.name)} {_clipped(block.arguments, MAX_ARGUMENTS)}"
+    call = f"{json.dumps(block.name)} {_clip(block.arguments, MAX_ARGUMENTS)}"
     return _part("ASSISTANT CALLS A TOOL", call)
 
 
@@ -245,7 +245,7 @@ def _part(who: str, text: str) -> str:
     return f"{who}:\n{indent(text.strip(), '  ')}"
 
 
-def _clipped(text: str, limit: int) -> str:
+def _clip(text: str, limit: int) -> str:
     kept = fit(text, limit)
     return text if kept == text else f"{kept}[… cut]"
 
@@ -260,7 +260,7 @@ MIN_EXTRACT, MAX_EXTRACT, CHARACTERS = 60, 240, 3
 EXTRACTS_SHARE = 3
 
 
-class Unfit(Exception):
+class NoSummary(Exception):
     """There is no summary; the text is the reason."""
 
 
@@ -273,18 +273,18 @@ def judge(completion: Completion, replaced: int, most: int) -> str:
     It must be shorter than the *replaced* tokens, and have at most *most* tokens.
     """
     if completion.stop == "refused":
-        raise Unfit("the model declined")
+        raise NoSummary("the model declined")
     found = _TAGGED.search(completion.message.text)
     text = found[1].strip() if found else ""
     if not text:
-        raise Unfit(
+        raise NoSummary(
             "the model's summary was empty" if found else "the model's answer had no summary"
         )
     tokens = estimate(text)
     if tokens > most:
-        raise Unfit(f"the model's summary was too long ({tokens} of {most} tokens)")
+        raise NoSummary(f"the model's summary was too long ({tokens} of {most} tokens)")
     if tokens >= replaced:
-        raise Unfit("the model's summary was longer than the text it replaces")
+        raise NoSummary("the model's summary was longer than the text it replaces")
     return f"{SUMMARY_HEAD}\n<summary>\n{text}\n</summary>"
 
 

@@ -24,8 +24,8 @@ from elwood.agent.conversation.calls import (
     Quotation,
     Schedule,
     SearchWeb,
+    bind_scope,
     exact,
-    hashed,
 )
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import INTERRUPTED, ToolCall
@@ -49,14 +49,14 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.branch import PrivateText
 from elwood.agent.session.log.entries import CallEnded, CallNested, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, allowed_tools
+from elwood.agent.session.log.turns import OpenCall, filter_tools
 from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
 from elwood.agent.session.turn.quoting import (
     KnownText,
     find_quotation,
     is_public,
-    known_texts,
     leaving_text,
+    yield_known_texts,
 )
 from elwood.agent.session.turn.running import RunningTool
 from elwood.agent.tools.tool import (
@@ -110,7 +110,7 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float = 60.0  # upper limit for any tool, seconds
     timeouts: Mapping[str, float] = {}  # limits in seconds by tool; the default is the tool's own
 
-    def who(self, principal: str) -> Who:
+    def get_speaker(self, principal: str) -> Who:
         if principal.startswith(TASK):
             return "task"
         return "owner" if principal in self.owners else "guest"
@@ -189,7 +189,7 @@ class Gate:
 
     # --- a call from within a call ---------------------------------------------------------------
 
-    async def look(self, call: OpenCall) -> CallEnded:
+    async def run_look(self, call: OpenCall) -> CallEnded:
         """Make a call that only looks. It is denied if it needs the owner's approval."""
         self._level = logging.DEBUG  # hundreds a day
         return await self._perform(call, None)
@@ -217,12 +217,12 @@ class Gate:
         kept = self._clean(raw, MAX_NESTED_ARGUMENTS)  # in the log only
         entry = CallNested(turn.id, outer.key, key, name, kept, place, outer.number)
         made = ToolCall(key, name, raw)
-        with running.paused() as scope:
+        with running.pause_clock() as scope:
             await self._log.stage(entry)
             call = turn.nested[key]
             tool = self._tools.get(name)
-            async with running.taking(alone=tool is None or tool.risk != "read"):
-                ended = await self._perform(call, self.approvals.until(), running, made)
+            async with running.wait_turn(alone=tool is None or tool.risk != "read"):
+                ended = await self._perform(call, self.approvals.get_wait(), running, made)
         if scope.cancelled_caught:
             raise NestedCallFailed(f"{name}: the call that made it has ended", "unknown")
         label = ended.label
@@ -275,7 +275,7 @@ class Gate:
 
     def _find(self, call: ToolCall) -> tuple[Tool, object]:
         """Return the tool with its checked arguments.  Raises CallNotRun."""
-        known = allowed_tools(self._tools, self._log.state.turn)
+        known = filter_tools(self._tools, self._log.state.turn)
         if call.name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
@@ -358,10 +358,10 @@ class Gate:
         if _size(within) > MAX_COMPARED:
             return Quotation("more private text than I can compare")
         compared = []
-        texts = known_texts(state, sent if isinstance(plan.action, SearchWeb) else ())
+        texts = yield_known_texts(state, sent if isinstance(plan.action, SearchWeb) else ())
         for known in (*(KnownText("private", one) for one in within), *texts):
             await trio.lowlevel.checkpoint()  # a long conversation must not hold the others up
-            if shared := outgoing.shared_with(known.part.text):
+            if shared := outgoing.find_shared_runs(known.part.text):
                 compared.append((known, shared))
         return find_quotation(compared, self._name_of)
 
@@ -389,7 +389,7 @@ class Gate:
             look = partial(tool.scope, wanted.given, self._context())
             scope = await self._run_guarded(tool, look, "failed")
         group = "" if route.private else route.address
-        scope = scope and hashed(scope, tool.name, tool.definition, group)
+        scope = scope and bind_scope(scope, tool.name, tool.definition, group)
         return msgspec.structs.replace(wanted, scope=scope)
 
     def _decide(self, wanted: ExaminedCall) -> Decision:
@@ -399,7 +399,7 @@ class Gate:
             rules = Rules(tools={tool.name: tool.policy})
         situation = Situation(
             label=state.taint.label,
-            principal=self._toolset.who(turn.principal),
+            principal=self._toolset.get_speaker(turn.principal),
             origins=tuple(state.taint.sources),
             named_before=frozenset(state.named),
             named_now=turn.named,
@@ -413,7 +413,7 @@ class Gate:
         A call that may return strangers' words, or that has an effect without approval, ends this:
         the calls after it are judged when it is done.
         """
-        until = self.approvals.until()
+        until = self.approvals.get_wait()
         for call in calls:
             if call.started is not None:
                 continue
@@ -453,7 +453,7 @@ class Gate:
                 tool.name,
                 tool.effect,
                 wanted.target,
-                self.approvals.bound(wanted),
+                self.approvals.hash_binding(wanted),
                 call.ruling,
             )
             try:
@@ -582,8 +582,8 @@ class Gate:
             label=state.taint.label,
             source=f"{self._log.id} by {turn.principal}{read}",
             bounds=turn.bounds,
-            tools=allowed_tools(self._tools, turn),
-            written=self._written_files(),
+            tools=filter_tools(self._tools, turn),
+            written=self._find_written_files(),
             sees=self._log.sees,
             facts=facts or {},
             principal=turn.principal,
@@ -599,7 +599,7 @@ class Gate:
         numbers |= {one.number for one in turn.calls.values() if one.call.name == call.call.name}
         return sum(0 < number < call.number for number in numbers)
 
-    def _written_files(self) -> Collection[str]:
+    def _find_written_files(self) -> Collection[str]:
         """Return the files that this conversation wrote, from the remembered receipts."""
         receipts = self._log.state.receipts
         tools = {one.tool: self._tools.get(one.tool) for one in receipts}
@@ -647,16 +647,16 @@ def toolset(
 ) -> Toolset:
     """Build the toolset of all sessions from *tools* and the changing *live* tools."""
     known = ChainMap({tool.name: tool for tool in tools}, *live)
-    policy = core.config.of(PolicySettings)
+    policy = core.config.get(PolicySettings)
     rules = Rules(tools=words(policy, tuple(known.values())))
     return Toolset(
         tools=known,
         rules=rules,
         version=version(rules),
         owners=core.channels.owners,
-        zone=core.config.of(Owner).timezone,
+        zone=core.config.get(Owner).timezone,
         dry_run=dry_run,
-        deadline=core.config.of(TurnSettings).tool_deadline,
+        deadline=core.config.get(TurnSettings).tool_deadline,
         timeouts=policy.timeout,
     )
 

@@ -44,7 +44,7 @@ class _ScratchLog(SessionLog):
         await self.record(*entries)
 
 
-async def look(
+async def run_look(
     core: Core, toolset: Toolset, session: str, task: str, words: str, call: tuple[str, object]
 ) -> Look:
     """Make the *call*, a tool's name with arguments, for *task*.
@@ -61,9 +61,9 @@ async def look(
         TurnStarted(_TURN, (_TURN,), 1, words),
         Said(_TURN, message, Usage()),
     )
-    settings = core.config.of(ApprovalSettings)
+    settings = core.config.get(ApprovalSettings)
     approvals = ApprovalClient(log, core.approvals, settings, toolset.version, now)
     gate = Gate(log, toolset, approvals, core.redactor, now)
-    end = await gate.look(log.turn.calls[_CALL])
+    end = await gate.run_look(log.turn.calls[_CALL])
     about = end.tool, end.target, end.outcome, end.at, end.label, end.origin, end.looked
     return Look(*about, text=end.text)

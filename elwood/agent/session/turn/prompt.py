@@ -88,12 +88,12 @@ class SystemPrompt:
         # The documents, with the stamps of their files; without stamps they are read again.
         self._documents: tuple[Stamps, Documents] = ({}, Documents())
 
-    async def now(self, group: str | None) -> Prompt:
+    async def get_prompt(self, group: str | None) -> Prompt:
         """Return the prompt, at most `LOOK_EVERY` seconds old.
 
         In a *group*, the owner's rules for it come last.  Raises Unconfined.
         """
-        prompt = await self._shared()
+        prompt = await self._build_shared()
         if group is None:
             return prompt
         name = f".agents/groups/{group}.md"  # strangers' words never get into this folder
@@ -104,7 +104,7 @@ class SystemPrompt:
         system = "\n\n".join(filter(None, (prompt.system, IN_GROUP, rules)))
         return Prompt(system, prompt.tools)
 
-    async def _shared(self) -> Prompt:
+    async def _build_shared(self) -> Prompt:
         async with self._looking:
             if self._made is None or trio.current_time() >= self._looked + LOOK_EVERY:
                 stamps, documents = self._documents
@@ -161,7 +161,7 @@ def read_documents(root: Root) -> Documents:
 def read_document(root: Root, name: str) -> WorkspaceDocument:
     """Read the document *name*; blocks.  Raises Unconfined."""
     try:
-        if root.located(name).rstrip("/") != name:
+        if root.locate(name).rstrip("/") != name:
             return WorkspaceDocument(
                 note=f"{name} is a link, and documents are not read through links."
             )
@@ -253,7 +253,7 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     at = datetime.fromtimestamp(now, clock.zone)
     lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
     for received in inputs:
-        lines += map(described, received.files)
+        lines += map(describe_file, received.files)
         lines += [f"[{trouble}]" for trouble in received.troubles]
         lines += [f"[a {file.kind} that was not fetched]" for file in received.pending]
         if not (received.text.strip() or (received.files and received.speaker)):
@@ -263,11 +263,11 @@ def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
         marks = "" if received.edits is None else "[edited] "
         if now - received.sent_at > STALE:
             marks = f"[sent {duration(now - received.sent_at)} ago] {marks}"
-        lines.append(spoken(received, marks))
+        lines.append(format_words(received, marks))
     return "\n".join(lines)
 
 
-def spoken(received: Received, marks: str = "") -> str:
+def format_words(received: Received, marks: str = "") -> str:
     """Return *marks* and the words of *received*, after the speaker's name, in a group."""
     text = well_formed(received.text).strip()
     if not received.speaker:
@@ -277,7 +277,7 @@ def spoken(received: Received, marks: str = "") -> str:
     return f"[{received.speaker}]: {marks}{text}"
 
 
-def described(file: ReceivedFile) -> str:
+def describe_file(file: ReceivedFile) -> str:
     """Format a file for the model, with the text that was read from it."""
     text = wrap_untrusted("file", file.text, f'name="{file.path}"') if file.text else ""
     return "\n".join(filter(None, (f"[{file.about}]", text)))

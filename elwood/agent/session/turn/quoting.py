@@ -60,7 +60,7 @@ def is_public(branch: Branch, url: str, tools: Collection[str]) -> bool:
     return url in system or any(url in text for text in branch.public_texts(tools))
 
 
-def known_texts(branch: Branch, sent: Sequence[str]) -> Iterator[KnownText]:
+def yield_known_texts(branch: Branch, sent: Sequence[str]) -> Iterator[KnownText]:
     """Yield texts that must not leave unnoticed, and texts that the tool was *sent* before."""
     for part in branch.private_texts():
         yield KnownText("private", part)

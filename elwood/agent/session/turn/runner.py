@@ -16,7 +16,7 @@ from elwood.agent.models.settings import ModelSettings
 from elwood.agent.people.messages import RemovedPeople
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import MUCH, Delivery, Showing
-from elwood.agent.session.extension import Opening, Runs, SessionExtension, news
+from elwood.agent.session.extension import Opening, Runs, SessionExtension, build_reminder
 from elwood.agent.session.log.entries import (
     Entry,
     Fetched,
@@ -28,14 +28,14 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, is_stop
-from elwood.agent.session.log.turns import allowed_tools, describe_message, spoken
+from elwood.agent.session.log.turns import describe_message, filter_tools, get_answer
 from elwood.agent.session.turn.compaction import describe_cut
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, waiting_calls
 from elwood.agent.session.turn.turn import TurnResult, TurnRun, call_alone
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind, event
-from elwood.foundation.runtime import waiting
+from elwood.foundation.runtime import show_wait
 from elwood.foundation.secrets.redaction import Masked, screen
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.text.characters import well_formed
@@ -86,7 +86,7 @@ class TurnRunner:
         self._gate = gate
         self._extensions = extensions
         self._clock = core.clock
-        self._settings = core.config.of(TurnSettings)
+        self._settings = core.config.get(TurnSettings)
         self.approvals = gate.approvals
         self._showing = showing
         self._run: TurnRun | None = None
@@ -110,7 +110,7 @@ class TurnRunner:
         # A keyed call finds its earlier work when it is repeated after a restart.
         return any(one is not None and one.effect != "keyed" for one in open_)
 
-    def beginning(self, received: Received) -> TurnStarted | None:
+    def build_start(self, received: Received) -> TurnStarted | None:
         """Return the entry that starts a turn on *received*; None if something else comes first.
 
         The caller that writes it, in one line with *received*, must call `work` immediately.
@@ -151,13 +151,13 @@ class TurnRunner:
             yield
         self.work(nursery)
 
-    def arrived(self) -> None:
+    def notify_arrival(self) -> None:
         """Notify a running turn that another message waits."""
         if self._run is not None:
-            self._run.arrived()
+            self._run.notify_arrival()
         self.approvals.hints.give()
 
-    async def decided(self, nursery: trio.Nursery) -> None:
+    async def apply_decisions(self, nursery: trio.Nursery) -> None:
         """Fetch the owner's new decisions, and run the calls that are allowed now."""
         self.approvals.hints.give()
         await self._cancel_forbidden()
@@ -202,7 +202,7 @@ class TurnRunner:
             yield
         finally:
             self._held -= 1
-            self._log.changed()
+            self._log.get_changed()
 
     async def halt(self, command: Received | None) -> tuple[bool, int]:
         """Stop the open turn and cancel all waiting calls; nothing begins during that.
@@ -218,7 +218,7 @@ class TurnRunner:
     async def _cancel_forbidden(self) -> None:
         """Cancel the pending and approved calls of cancelled tasks and removed people."""
         await self._stop_for_removed()
-        if await self.approvals.cancel_removed_runs(self._cancelled):
+        if await self.approvals.cancel_removed_runs(self._find_cancelled):
             self.stop(None)
 
     async def _stop_for_removed(self) -> None:
@@ -231,12 +231,12 @@ class TurnRunner:
             self._dropped = turn.id
             log.warning("turn of a removed person dropped", extra={"principal": turn.principal})
 
-    async def _cancelled(self, runs: Runs) -> Runs:
-        found = [await extension.cancelled(runs) for extension in self._extensions]
+    async def _find_cancelled(self, runs: Runs) -> Runs:
+        found = [await extension.find_cancelled(runs) for extension in self._extensions]
         return frozenset[tuple[str, int]]().union(*found)
 
     def _openings(self, inputs: Sequence[Received]) -> list[Opening]:
-        openings = [extension.opening(inputs) for extension in self._extensions]
+        openings = [extension.get_opening(inputs) for extension in self._extensions]
         return [opening for opening in openings if opening is not None]
 
     def _start(self, start: Start) -> TurnStarted:
@@ -263,7 +263,7 @@ class TurnRunner:
             raise
         finally:
             self.is_working = False
-            self._log.changed()
+            self._log.get_changed()
 
     async def suspend_turn(self) -> None:
         """Record that the start of the open turn, if any, does not count as an attempt."""
@@ -312,7 +312,7 @@ class TurnRunner:
             limit, name = max(0.0, until - self._clock.now()), "the time limit of this run"
         answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
-        with waiting(f"turn {turn.id}", limit=limit + STUCK_AFTER):
+        with show_wait(f"turn {turn.id}", limit=limit + STUCK_AFTER):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 await self._stop_for_removed()
                 if self._stopping:
@@ -356,8 +356,8 @@ class TurnRunner:
         turn, channels = self._log.turn, self._core.channels
         for received in turn.inputs:
             for file in received.pending:
-                found = await channels.at(received.route).fetch(self._log.id, file)
-                await self._log.keep(Fetched(turn.id, received.id, self._screened(found)))
+                found = await channels.get_by_route(received.route).fetch(self._log.id, file)
+                await self._log.keep(Fetched(turn.id, received.id, self._screen_file(found)))
         hidden = turn.hidden
         if not hidden:
             return None
@@ -375,7 +375,7 @@ class TurnRunner:
         await self._delivery.accept(told, joined)
         return None
 
-    def _screened(self, found: FetchedFile) -> FetchedFile:
+    def _screen_file(self, found: FetchedFile) -> FetchedFile:
         """Remove secrets from the fetched text."""
         words, redact = well_formed(found.words), self._core.redactor
         if (secret := screen(words)) is not None:
@@ -388,15 +388,17 @@ class TurnRunner:
     async def _ask(self, showing: Showing | None) -> TurnResult:
         """Query the model until there is an answer."""
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.now(self._core.channels.group(without_child(self._log.id)))
+        prompt = await self.prompt.get_prompt(
+            self._core.channels.group(without_child(self._log.id))
+        )
         pending = waiting_calls(self._log.state)
-        reminders = [news(self._log, "waiting", WAITING, pending, "your waiting calls")]
+        reminders = [build_reminder(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reads = (extension.reminder() for extension in self._extensions)
         reminders += await _gather([read for read in reads if read is not None])
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
         if turn.bounds is not None:
-            names = allowed_tools([spec.name for spec in prompt.tools], turn)
+            names = filter_tools([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
         role = turn.bounds.role if turn.bounds else "default"
@@ -406,7 +408,7 @@ class TurnRunner:
             ask=core.models.ask,
             prompt=prompt,
             settings=self._settings,
-            max_tokens=core.config.of(ModelSettings).role(role).max_tokens,
+            max_tokens=core.config.get(ModelSettings).role(role).max_tokens,
             clock=self._clock,
             showing=showing,
             fetch=self._fetch,
@@ -430,7 +432,7 @@ class TurnRunner:
             inputs += [received.id for received in (*stopped, stop)]
             said = [received for received in stopped if is_said(received)]
         self._stopping, self._ending, self._failure = False, True, ""
-        text, quiet = spoken(turn, answer.text, failed=answer.failed)
+        text, quiet = get_answer(turn, answer.text, failed=answer.failed)
         head = ""
         if turn.bounds is None:
             head = PUT_AWAY if state.archived else ""
@@ -451,7 +453,7 @@ class TurnRunner:
             )
         pages: dict[str, str] = {}
         did = [one.number for one in turn.receipts if one.number and not one.looked]
-        if did and opens and channels.at(route).buttons:
+        if did and opens and channels.get_by_route(route).buttons:
             pages = {f"Receipt {did[0]}": f"/receipts {did[0]}"}
         replied = Replied(
             turn.id,
@@ -467,7 +469,7 @@ class TurnRunner:
             untrusted=self._log.state.taint.label.untrusted,
         )
         for extension in self._extensions:
-            await extension.settle()  # the previous turn, which this one replaces
+            await extension.finish_previous_turn()  # the previous turn, which this one replaces
         late: list[Entry] = []
         if turn.hidden:  # it ended while their files were fetched
             late.append(Joined(turn.id, (), render(turn.hidden, self._clock)))

@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.session.log.branch import PrivateText
 from elwood.agent.tools.tool import Tool
-from elwood.foundation.runtime import waiting
+from elwood.foundation.runtime import show_wait
 
 # Concurrent reads of one tool: few enough to leave room for others.
 MAX_READS = 8
@@ -59,7 +59,7 @@ class RunningTool:
             raise trio.TooSlowError
 
     @contextmanager
-    def paused(self) -> Iterator[trio.CancelScope]:
+    def pause_clock(self) -> Iterator[trio.CancelScope]:
         """Stop the tool's clock during the block, in which a nested call runs."""
         if not self._calls:
             self._left = self._scope.deadline - trio.current_time()
@@ -76,7 +76,7 @@ class RunningTool:
                     self._start()
 
     @asynccontextmanager
-    async def taking(self, *, alone: bool) -> AsyncIterator[None]:
+    async def wait_turn(self, *, alone: bool) -> AsyncIterator[None]:
         """Wait until the call of the block may run: reads run concurrently, others *alone*."""
         async with AsyncExitStack() as held:
             if alone:
@@ -87,4 +87,4 @@ class RunningTool:
 
     def _start(self) -> None:
         self._scope.deadline = trio.current_time() + self._left
-        self._shown.enter_context(waiting(f"tool {self.tool.name}", limit=self._left))
+        self._shown.enter_context(show_wait(f"tool {self.tool.name}", limit=self._left))

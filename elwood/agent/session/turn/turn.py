@@ -148,7 +148,7 @@ class TurnRun:
         match completion.stop:
             case "tools":
                 if self.showing is not None:
-                    self.showing.said(message.text)
+                    self.showing.show_response(message.text)
                 # A round that only reads is one line with its results: it may be repeated.
                 given = len(message.calls)
                 run = min(given, MAX_CALLS, self.settings.max_calls - turn.made)
@@ -168,13 +168,15 @@ class TurnRun:
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
                 if self._doubled is not None:
                     why = "The model's tool call was longer than the limit allows"
-                    return self._failed(f"{why}, so I did not run it.")
+                    return self._build_failure(f"{why}, so I did not run it.")
                 self._doubled = 2 * self.max_tokens
             case "cut":
                 if not text:
-                    return self._failed("The model reached its length limit without an answer.")
+                    return self._build_failure(
+                        "The model reached its length limit without an answer."
+                    )
                 if self._continued == MAX_CONTINUED:
-                    return self._finished(completion, message.text + CUT_MARK)
+                    return self._build_result(completion, message.text + CUT_MARK)
                 self._continued += 1
                 self._text += message.text
                 notice = entries.Noticed(turn.id, CONTINUE)
@@ -192,24 +194,24 @@ class TurnRun:
             case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
                 if self._paused == MAX_PAUSED:
                     why = "The model paused several times and did not finish."
-                    return self._failed(why)
+                    return self._build_failure(why)
                 self._paused += 1
                 if (said_so_far := _first_calls(message, 0)).blocks:
                     await self.log.keep(self._entry(completion, said_so_far))
             case "end" | "unknown":
                 if text:
-                    return self._finished(completion, text)
+                    return self._build_result(completion, text)
                 if self._nudged or not self._used_tools:
-                    return self._failed("The model returned no text.")
+                    return self._build_failure("The model returned no text.")
                 self._nudged = True  # LLM-22
                 await self.log.stage(entries.Noticed(turn.id, NUDGE))
         return None
 
-    def _finished(self, completion: Completion, text: str) -> TurnResult:
+    def _build_result(self, completion: Completion, text: str) -> TurnResult:
         entry = self._entry(completion, _first_calls(completion.message, 0))
         return TurnResult(self._text + text, entries=(entry,))
 
-    def _failed(self, why: str) -> TurnResult:
+    def _build_failure(self, why: str) -> TurnResult:
         return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
     def _entry(self, completion: Completion, message: Assistant, left_out: int = 0) -> entries.Said:
@@ -231,12 +233,12 @@ class TurnRun:
         self._is_shown = False
         completed: Completed | None = None
         with trio.CancelScope() as self._call:
-            self.arrived()  # for a message since the last check
+            self.notify_arrival()  # for a message since the last check
             completed = await self._complete()
         self._call = None
         return completed
 
-    def arrived(self) -> None:
+    def notify_arrival(self) -> None:
         """Interrupt the model call for a message that can join the turn, if that is cheap."""
         call = self._call
         if call is None or call.cancel_called or self._is_shown or not self.log.inputs():

@@ -102,7 +102,7 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
         if not languages:
             continue
         clauses = [(part, _find_words(part)) for part in _CLAUSE.split(seen)]
-        if any(_tells(language, clauses, looked) for language in languages):
+        if any(_is_claim(language, clauses, looked) for language in languages):
             return True
     return False
 
@@ -165,7 +165,7 @@ def _words(language: dict[str, str]) -> _Words:
     )
 
 
-def _tells(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: bool) -> bool:
+def _is_claim(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: bool) -> bool:
     """Return True if a sentence of *clauses*, with their words, says that something was done.
 
     A word before a deed may make it unreal: "I have not sent it".
@@ -212,13 +212,13 @@ def fold(line: str) -> str:
     if line.isascii() and "&" not in line:
         return line.translate(_UNSEEN).lower()
     line = unescape_entities(line)
-    drawn = {char: _drawn(char) for char in set(line)}
+    drawn = {char: _draw_character(char) for char in set(line)}
     return "".join(map(drawn.__getitem__, line))
 
 
 # The letters and symbols of some scripts; a Chinese answer has some hundred.
 @lru_cache(maxsize=4096)
-def _drawn(char: str) -> str:
+def _draw_character(char: str) -> str:
     """Return the visible form of *char*."""
     if char in _BLANK or unicodedata.category(char) in ("Cf", "Mn", "Me"):
         return ""
