@@ -145,14 +145,12 @@ class NoteTools:
         if not notes:
             raise ToolFailure("there is no such note; nothing was forgotten")
         names = ", ".join(dict.fromkeys(map(_display_name, notes.values())))
-        is_one = len(notes) == 1
-        what = f"the note “{names}” for good" if is_one else f"{len(notes)} notes for good: {names}"
-        question = f"Delete {what}. This cannot be undone."
+        count = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
+        question = f"Delete {count} for good: {names}"
         strange = ", ".join(key for key, note in notes.items() if note.untrusted)
         facts = {"notes": " ".join(notes), "untrusted": strange}
-        asks = f"delete {len(notes)} notes for good"
-        if len(notes) == 1:
-            asks = f"delete the note “{next(iter(names))}” for good"
+        which = f"the note “{names}”" if len(notes) == 1 else count
+        asks = f"delete {which} for good"
         return Plan(Other("destructive"), question, facts, asks=asks)
 
 

@@ -127,11 +127,9 @@ async def test_text_to_forget_is_found_everywhere(tmp_path: Path) -> None:
         now = 7200.0
 
         plan = await notes.plan_forget(ForgetMemory(("tea", "milk", "drinks", "none")), OWN)
-        assert plan.subject == (
-            "Delete 4 notes for good: tea, milk, drinks (noticed). This cannot be undone."
-        )
+        assert plan.subject == ("Delete 4 notes for good: tea, milk, drinks (noticed)")
         plan = await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
-        assert plan.subject == "Delete 2 notes for good: drinks (noticed). This cannot be undone."
+        assert plan.subject == "Delete 2 notes for good: drinks (noticed)"
         assert plan.facts["untrusted"] == noticed[1].key
         done = await notes.forget(ForgetMemory(("drinks",)), attrs.evolve(OWN, facts=plan.facts))
         assert noticed[0].key in done.text
