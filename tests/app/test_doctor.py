@@ -535,15 +535,15 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     (finding,) = await local(config, shell.check)
     # The result depends on the machine: a sandbox, or the reason why there is none.
     assert finding.what.startswith(("Commands run in", "Commands cannot be run"))
-    assert finding.what.endswith("tried from here: a service may be allowed less")
+    assert finding.what.endswith("tested from this shell; a service may have fewer rights")
 
 
 @pytest.mark.parametrize(
     ("written", "level", "words"),
     [
-        ('kind = "direct"', "warning", "not confined, and you are asked about each"),
-        ('kind = "direct"\n[policy]\nallow = ["*"]', "warning", "you are asked about each"),
-        ('kind = "direct"\n[policy]\nallow = ["*"]\nask = ["run_command"]', "warning", "are asked"),
+        ('kind = "direct"', "warning", "not confined, so Elwood asks you about each"),
+        ('kind = "direct"\n[policy]\nallow = ["*"]', "warning", "Elwood asks you about each"),
+        ('kind = "direct"\n[policy]\nallow = ["*"]\nask = ["run_command"]', "warning", "asks you"),
         ('kind = "direct"\n[policy]\ndeny = ["shell.*"]', "ok", "policy.deny forbids all commands"),
         ('kind = "none"', "ok", "turned off"),
         ('kind = "docker"', "warning", "set sandbox.docker_socket and sandbox.docker_image"),

@@ -257,8 +257,8 @@ async def test_a_refused_terminal_gets_the_reason(h: Home) -> None:
     async with served(h) as life:
         for words, why in [
             (("tg-77", "talk"), "not your own conversation. To read it: elwood watch tg-77"),
-            (("tg--5", "talk"), "not a conversation of yours"),
-            (("task-1", "talk"), "not a conversation of yours"),
+            (("tg--5", "talk"), "not your own conversation"),
+            (("task-1", "talk"), "not your own conversation"),
             (("../x", "talk"), "There is no conversation ../x"),
             (("../x", "watch"), "There is no conversation ../x"),
             (("nobody", "watch"), "There is no conversation nobody"),
@@ -273,7 +273,7 @@ async def test_a_refused_terminal_gets_the_reason(h: Home) -> None:
             streams = [(await answered(h, "console", "talk"))[1] for _ in range(8)]
             await life.until(lambda: True)
             answer, stream = await answered(h, "console", "talk")
-            assert "8 terminals are attached already" in answer.text
+            assert "8 terminals are already attached" in answer.text
             for one in (*streams, stream):
                 nursery.start_soon(one.aclose)
 

@@ -119,8 +119,8 @@ async def test_changes_are_announced_once_and_the_prefix_stays(h: Home) -> None:
     assert told(last, PLANNED) == [f"{PLANNED}{task}]", f"{PLANNED}nothing]"]
     first, second = told(last, ENVIRONMENT)
     assert first.startswith(
-        f"{ENVIRONMENT}commands run in /workspace (bubblewrap, no network); found there: git, "
-        "python3; not found: uv, "
+        f"{ENVIRONMENT}commands run in /workspace (bubblewrap, no network); programs found there: "
+        "git, python3; not found: uv, "
     )
     assert first.endswith(". The owner's time zone: Europe/Berlin.]")
     assert "found there: git, pandoc; not found: python3, " in second
@@ -210,7 +210,7 @@ def test_the_task_list_is_bounded_and_omits_untrusted_tasks() -> None:
     text = list_planned([*seen, *over], mine, "UTC")
     ids = re.findall(r"\n- ([^:]*):", text)
     assert ids == ["all", "soon", "late", *(f"t{n:02}" for n in range(7))]
-    assert text.endswith("\n(5 more: list_tasks)")
+    assert text.endswith("\n(5 more; see list_tasks)")
     assert "\n- soon: once, Sun 2223-07-06 14:13 UTC: So on\n" in text
 
 

@@ -109,7 +109,7 @@ def test_a_stricter_unit_falls_back_to_landlock(unit: Machine) -> None:
 def test_without_a_service_the_doctor_reports_its_own_test(unit: Machine) -> None:
     start(unit)
     unit.run("systemctl", "stop", "elwood")
-    assert "tried from here: a service may be allowed less" in doctor(unit)
+    assert "tested from this shell; a service may have fewer rights" in doctor(unit)
 
 
 def test_systemd_accepts_every_line_of_the_unit(machine: Machine) -> None:
