@@ -127,7 +127,7 @@ async def test_text_to_forget_is_found_everywhere(tmp_path: Path) -> None:
         now = 7200.0
 
         plan = await notes.plan_forget(ForgetMemory(("tea", "milk", "drinks", "none")), OWN)
-        assert plan.subject == ("Delete 4 notes for good: tea, milk, drinks (noticed)")
+        assert plan.subject == "Delete 4 notes for good: tea, milk, drinks (noticed)"
         plan = await notes.plan_forget(ForgetMemory(("drinks",)), OWN)
         assert plan.subject == "Delete 2 notes for good: drinks (noticed)"
         assert plan.facts["untrusted"] == noticed[1].key
