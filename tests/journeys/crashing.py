@@ -33,7 +33,7 @@ from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
 from tests.journeys.home import EPOCH, Home, Life, Wires, short_folder
-from tests.journeys.judging import approvals, asked_and_waiting, read
+from tests.journeys.judging import approvals, read, undecided_calls
 
 # Virtual seconds between the end of a process and the next one, and between two checks for
 # idleness; after the last of them something hangs.
@@ -75,12 +75,12 @@ class SteppedDisk(BadDisk):
         """Take one step."""
         if self.dead:
             raise Kill
-        if self.falls(name):
+        if self.count_step(name):
             if self.bug is not None:
                 raise self.bug(name)
             self.die()
 
-    def falls(self, name: str) -> bool:
+    def count_step(self, name: str) -> bool:
         """Count a step; return True if it kills the process or actor."""
         if self.armed:
             self.names.append(name)
@@ -100,7 +100,7 @@ class SteppedDisk(BadDisk):
             self.step(f"{when} {tags}")
 
 
-def nothing(h: Home) -> None:
+def prepare_nothing(h: Home) -> None:
     """Prepare nothing."""
 
 
@@ -111,7 +111,7 @@ class Story:
     happen: Callable[["Trial"], Awaitable[None]]
     think: Callable[["Trial", ModelRequest], Completion]
     settings: Mapping[str, Any] = attrs.field(factory=dict)
-    prepare: Callable[[Home], None] = nothing
+    prepare: Callable[[Home], None] = prepare_nothing
 
 
 class Trial:
@@ -163,7 +163,7 @@ class Trial:
                     nursery.start_soon(self._keep)
                     await self._begun.wait()
                     await self.story.happen(self)
-                    await self.quiet()
+                    await self.wait_until_idle()
                     self._over.set()
                 assert not fake.violations, fake.violations
                 outside.cancel_scope.cancel()
@@ -200,7 +200,7 @@ class Trial:
         answered = await self.home.fake.respond(asked)
         if asked.path.endswith("/sendMessage"):
             self._read(self.home.fake.sent[-1])
-            if self.disk.bug is None and self.disk.falls("after a message was sent"):
+            if self.disk.bug is None and self.disk.count_step("after a message was sent"):
                 self.life.kill()
                 return LOST
         return answered
@@ -254,7 +254,7 @@ class Trial:
         """Set the wall clock to *at*, and wait until all due work is done."""
         self.home.clock_error -= at - self.home.now()
         self.wake()
-        await self.quiet()
+        await self.wait_until_idle()
 
     def wake(self) -> None:
         """Make the scheduler check the clock now instead of within a minute."""
@@ -268,17 +268,17 @@ class Trial:
                     return
                 await trio.sleep(LOOK)
 
-    async def quiet(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until Elwood runs and has no work left."""
         await trio.sleep(LOOK)
-        await self.until(lambda: not self.disk.dead and not self.left())
+        await self.until(lambda: not self.disk.dead and not self.open_work())
 
-    def left(self) -> list[str]:
+    def open_work(self) -> list[str]:
         """Return the work left now."""
         h, table = self.home, self.table()
         agenda = rules.agenda(table, h.now())
         states = {session: h.fold(session) for session in h.sessions}
-        asked, waiting = asked_and_waiting(approvals(h.state)[1], states)
+        asked, waiting = undecided_calls(approvals(h.state)[1], states)
         return [
             *(
                 f"{session} is busy"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 
-def ahead(seconds: float) -> Callable[[], float]:
+def clock_ahead(seconds: float) -> Callable[[], float]:
     """Return a wall clock that is *seconds* ahead of the real one."""
     now = time.time
     return lambda: now() + seconds
@@ -17,5 +17,5 @@ def ahead(seconds: float) -> Callable[[], float]:
 
 if __name__ == "__main__":
     # Before any import of Elwood: defaults use the clock at import time.
-    time.time = ahead(float(os.environ.pop("CLOCK_AHEAD")))
+    time.time = clock_ahead(float(os.environ.pop("CLOCK_AHEAD")))
     runpy.run_module("elwood", run_name="__main__", alter_sys=True)

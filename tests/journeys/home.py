@@ -62,7 +62,7 @@ from tests.fake_http import Answer, connection
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
-from tests.journeys.judging import broken, fold, journals, read
+from tests.journeys.judging import broken_promises, fold, journals, read
 from tests.model_roles import asking
 from tests.reminders import OFFERED, TOLD_AGAIN
 
@@ -85,12 +85,12 @@ Body = Callable[[Mailbox[None]], Awaitable[None]]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
 
-def undated(text: str) -> str:
+def remove_times(text: str) -> str:
     """Remove the time and number of receipts."""
     return re.sub(r"(?m) · \d\d:\d\d( #[-\d, ]+)?$", "", text)
 
 
-def newest(request: ModelRequest) -> str:
+def newest_message(request: ModelRequest) -> str:
     """Return the newest message without daily notes, time and reminders."""
     along = (OFFERED, *TOLD_AGAIN)
     said = [m for m in request.messages if not (isinstance(m, Notice) and m.text.startswith(along))]
@@ -104,9 +104,9 @@ def newest(request: ModelRequest) -> str:
     return re.sub(r"^\[[^\[\]]* \((?:admin|member|guest)\)\]: ", "", text)
 
 
-def obedient(request: ModelRequest) -> Completion:
+def follow_message(request: ModelRequest) -> Completion:
     """Call the tools named after "call"; else repeat the message, or the tool results."""
-    text = newest(request)
+    text = newest_message(request)
     if isinstance(request.messages[-1], Human) and text.startswith("call "):
         words = text.removeprefix("call ").split(", ")
         return call(*(_call(number, *word.split(" ", 1)) for number, word in enumerate(words)))
@@ -146,7 +146,7 @@ class Home:
     disk: BadDisk = attrs.field(factory=BadDisk)
     effects: Effects = attrs.field(factory=Effects)
     asked: list[ModelRequest] = attrs.field(factory=list)
-    think: Think = obedient
+    think: Think = follow_message
     show: TellText = lambda text: None
     clock_error: float = 0.0
     # Tools of the test, and names of those of the features.
@@ -220,7 +220,7 @@ class Home:
         """Return the tags of a session's entries."""
         return [entry.__struct_config__.tag for entry in self.entries(session)]  # type: ignore[misc]
 
-    def ended(self) -> list[tuple[str, str]]:
+    def call_outcomes(self) -> list[tuple[str, str]]:
         """Return each call's tool with target, and its outcome."""
         return [
             (f"{entry.tool} {entry.target}".strip(), entry.outcome)
@@ -232,7 +232,7 @@ class Home:
         """Fold a session's log."""
         return fold(self.state, session)
 
-    def charged(self) -> list[Charged]:
+    def usage_entries(self) -> list[Charged]:
         """Read the usage journal."""
         found = read(self.state / "usage.jsonl", Charged)
         return [entry for _, _, entry in found if isinstance(entry, Charged)]
@@ -244,7 +244,7 @@ class Home:
     def texts(self, chat: int = OWNER) -> list[str]:
         """Return messages to people, without alarms and without times of receipts."""
         told = ("⚠ Stuck", "✓ Resolved", "(again) ⚠", "(again) ✓")
-        return [undated(text) for text in self.fake.texts(chat) if not text.startswith(told)]
+        return [remove_times(text) for text in self.fake.texts(chat) if not text.startswith(told)]
 
     def alarms(self) -> list[str]:
         """Return the alarms sent to the owner."""
@@ -269,10 +269,10 @@ class Home:
             file=self.folder / "config.toml",
         )
 
-    def broken(self) -> list[str]:
+    def broken_promises(self) -> list[str]:
         """List the broken promises."""
         sent = [(message.chat, message.text) for message in self.fake.sent]
-        return broken(journals(self.state), sent, self.effects.done)
+        return broken_promises(journals(self.state), sent, self.effects.done)
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator["Life"]:
@@ -392,7 +392,7 @@ class Life:
         self.was_killed = True
         self._scope.cancel()
 
-    async def died(self) -> None:
+    async def wait_for_kill(self) -> None:
         """Wait for the requested kill."""
         with trio.fail_after(1000):
             await self.over.wait()
@@ -402,7 +402,7 @@ class Life:
         """Send each message, wait for all work; return the last text sent to *chat*."""
         for text in texts:
             self.home.fake.say(text, chat=chat, user=chat, **more)
-            await self.settled()
+            await self.wait_until_idle()
         return (self.home.texts(chat) or [""])[-1]
 
     async def pass_time(self, seconds: float) -> None:
@@ -411,7 +411,7 @@ class Life:
         self.address("scheduler").offer(TimetableChanged())
         await trio.sleep(DONE)
 
-    async def settled(self, seconds: float = 600.0) -> None:
+    async def wait_until_idle(self, seconds: float = 600.0) -> None:
         """Wait until no work is left."""
         home = self.home
 
@@ -438,7 +438,7 @@ class Life:
         """Return the output of `elwood inspect`."""
         return inspect(self.core)
 
-    def stuck(self) -> list[str]:
+    def stuck_actors(self) -> list[str]:
         """Return the actors marked as stuck."""
         return [f"{stuck.actor}: {stuck.what}" for stuck in self.actor_table.stuck()]
 

@@ -70,7 +70,7 @@ def approvals(state: Path) -> tuple[list[ApprovalEntry], ApprovalBook]:
 Waits = set[tuple[str, str]]
 
 
-def asked_and_waiting(book: ApprovalBook, states: Mapping[str, Session]) -> tuple[Waits, Waits]:
+def undecided_calls(book: ApprovalBook, states: Mapping[str, Session]) -> tuple[Waits, Waits]:
     """Return calls with an open question, and calls without a known decision."""
     asked = {(case.question.session, case.question.call) for case in book.calls.open()}
     waiting: Waits = set()
@@ -87,7 +87,7 @@ def asked_and_waiting(book: ApprovalBook, states: Mapping[str, Session]) -> tupl
 # --- P1 to P4 -------------------------------------------------------------------------------------
 
 
-def broken(
+def broken_promises(
     logs: Journals,
     sent: Iterable[tuple[int | str, str]],
     done: Iterable[str],
@@ -134,7 +134,7 @@ def _answers(
     entries: Sequence[Entry], texts: Sequence[tuple[str, str]], size: MessageSize
 ) -> list[str]:
     """P1: each reply is sent, and only as often without the repeat mark as it was made."""
-    wanted = expected(entries, size)
+    wanted = expected_messages(entries, size)
     plain: Counter[tuple[str, str]] = Counter(texts)
     either: Counter[tuple[str, str]] = Counter(
         (chat, text.removeprefix(AGAIN)) for chat, text in texts
@@ -143,7 +143,9 @@ def _answers(
     return found + [f"P1: never seen: {key}" for key in wanted if either[key] < wanted[key]]
 
 
-def expected(entries: Iterable[Entry], size: MessageSize = STANDARD) -> Counter[tuple[str, str]]:
+def expected_messages(
+    entries: Iterable[Entry], size: MessageSize = STANDARD
+) -> Counter[tuple[str, str]]:
     """Count the messages made of the replies: chat and text."""
     undeliverable = {e.reply for e in entries if isinstance(e, Delivered) and e.why}
     return Counter(
@@ -167,7 +169,9 @@ def _first(key: str) -> str:
     return "/".join(key.split("/")[-2:])
 
 
-def misjudged(logs: Journals, rulings: Sequence[ApprovalEntry], free: Sequence[str]) -> list[str]:
+def wrong_decisions(
+    logs: Journals, rulings: Sequence[ApprovalEntry], free: Sequence[str]
+) -> list[str]:
     """List contradictions in the logs; the tools in *free* run without asking."""
     found = []
     for session, entries in logs.items():
@@ -176,7 +180,10 @@ def misjudged(logs: Journals, rulings: Sequence[ApprovalEntry], free: Sequence[s
         ]
         ids = {entry.id for entry in asked}
         ruled = [e for e in rulings if isinstance(e, ApprovalDecided) and e.id in ids]
-        wrong = [*_contradictions(entries, asked, ruled), *_unasked(entries, asked, ruled, free)]
+        wrong = [
+            *_contradictions(entries, asked, ruled),
+            *_unapproved_runs(entries, asked, ruled, free),
+        ]
         found += [f"{session}: {one}" for one in wrong]
     return found
 
@@ -193,7 +200,9 @@ def _contradictions(
     found = [f"asked {n} times: {key}" for key, n in times.items() if n > 1]
     rules = Counter(rule.id for rule in ruled)
     found += [f"ruled {n} times: {questions[id].call}" for id, n in rules.items() if n > 1]
-    started = Counter(key_of(e) for e in entries if isinstance(e, CallStarted) and _once(e))
+    started = Counter(
+        key_of(e) for e in entries if isinstance(e, CallStarted) and _is_harmful_to_repeat(e)
+    )
     found += [f"started {n} times: {key}" for key, n in started.items() if n > 1]
     ended = {key_of(e): e for e in entries if isinstance(e, CallEnded)}
     withdrawn = {
@@ -217,7 +226,7 @@ def _contradictions(
     return found
 
 
-def _unasked(
+def _unapproved_runs(
     entries: Sequence[Entry],
     asked: Sequence[ApprovalRequested],
     ruled: Sequence[ApprovalDecided],
@@ -234,13 +243,13 @@ def _unasked(
                 allowed.add(key_of(entry))
             else:
                 found.append(f"{key_of(entry)} is allowed here, and not by approvals")
-        elif isinstance(entry, CallStarted) and _once(entry):
+        elif isinstance(entry, CallStarted) and _is_harmful_to_repeat(entry):
             if entry.tool in free or key_of(entry) in allowed:
                 continue
             found.append(f"{key_of(entry)} {entry.target} was not allowed, and has run")
     return found
 
 
-def _once(started: CallStarted) -> bool:
+def _is_harmful_to_repeat(started: CallStarted) -> bool:
     """Return True if a repeat would do harm."""
     return started.effect == "once"

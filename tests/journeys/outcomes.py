@@ -39,7 +39,7 @@ BESIDE = (":note", ":then")
 NEWS = ("Failed", "Missed: ", "Paused: ")
 
 
-def misplanned(log: Log, end: float, texts: Iterable[str], journals: Journals) -> list[str]:
+def wrong_outcomes(log: Log, end: float, texts: Iterable[str], journals: Journals) -> list[str]:
     """List errors in the outcomes and reports of planned times until *end*."""
     judge = Judge(log, end)
     bare = [(text.removeprefix(AGAIN), text.startswith(AGAIN)) for text in texts]

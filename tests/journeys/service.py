@@ -25,7 +25,7 @@ from tests.fake_models import FakeModels, Say, Step
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, SentMessage, fake_telegram
 from tests.journeys import dated
 from tests.journeys.effectful import EFFECTS, HOLD
-from tests.journeys.judging import AGAIN, broken, expected, journals
+from tests.journeys.judging import AGAIN, broken_promises, expected_messages, journals
 from tests.journeys.outcomes import NEWS
 from tests.reminders import TOLD_AGAIN
 
@@ -96,10 +96,10 @@ class Town:
         self._elwood = "tests.journeys.dated" if ahead else "elwood"
         self._entry = "tests.journeys.effectful" if effectful else self._elwood
         self._changed = trio.Event()
-        self.models.otherwise = obedient
+        self.models.otherwise = follow_requests
         self.models.log = self._note
 
-    def found(self, models: str) -> None:
+    def write_config(self, models: str) -> None:
         """Write the configuration; *models* is the address of the provider."""
         (self.folder / "workspace").mkdir(parents=True)
         self.config.write_text(
@@ -148,9 +148,9 @@ class Town:
     async def start(self) -> float:
         """Start a process and wait for its first poll; return the time of the poll."""
         await self.spawn()
-        return await self.up()
+        return await self.wait_for_poll()
 
-    async def up(self) -> float:
+    async def wait_for_poll(self) -> float:
         """Wait for the first poll of the process; return its time."""
         await self.until(lambda: self.telegram.polls > self._polls)
         return trio.current_time()
@@ -162,7 +162,7 @@ class Town:
         await self.process.wait()
         self.process = None
 
-    async def ended(self) -> int:
+    async def wait_for_end(self) -> int:
         """Wait for the end of the process; return its exit code."""
         assert self.process is not None
         with trio.fail_after(PATIENCE):
@@ -178,7 +178,7 @@ class Town:
     async def stop(self) -> None:
         """Send SIGTERM to the process, and check its exit code."""
         self.terminate()
-        assert await self.ended() == 0
+        assert await self.wait_for_end() == 0
 
     async def command(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """Run an `elwood` command to its end."""
@@ -210,17 +210,17 @@ class Town:
                 # Slow checks must leave time to the processes they watch.
                 await trio.sleep(0.01 + 2 * (trio.current_time() - began))
 
-    async def says(self, count: int) -> list[str]:
+    async def wait_for_messages(self, count: int) -> list[str]:
         """Wait for *count* messages of the bot; return them all."""
-        await self.until(lambda: len(self.said()) >= count)
-        return self.said()
+        await self.until(lambda: len(self.sent_texts()) >= count)
+        return self.sent_texts()
 
-    def said(self, chat: int | None = None) -> list[str]:
+    def sent_texts(self, chat: int | None = None) -> list[str]:
         """Return messages sent (to *chat*), without questions and unfinished answers."""
         texts = self.telegram.texts(chat)
         return [text for text in texts if not text.endswith(UNFINISHED) and QUESTION not in text]
 
-    async def asks(self, count: int) -> None:
+    async def wait_for_requests(self, count: int) -> None:
         """Wait for *count* requests to the model."""
         with trio.fail_after(PATIENCE):
             while self.asked < count:
@@ -231,15 +231,15 @@ class Town:
         self._changed.set()
         self._changed = trio.Event()
 
-    def hang(self) -> None:
+    def hang_model(self) -> None:
         """Do not answer the next model request."""
         self.models.script.append(Say("never seen", delay=3600))
 
-    def hold(self) -> None:
+    def hold_tool(self) -> None:
         """Make `act` hang."""
         (self.folder / "workspace" / HOLD).touch()
 
-    def release(self) -> None:
+    def release_tool(self) -> None:
         """Let `act` return."""
         (self.folder / "workspace" / HOLD).unlink()
 
@@ -249,7 +249,7 @@ class Town:
         """Read the log of each session without a torn end."""
         return journals(self.state)
 
-    def broken(self, pushed: Mapping[int, str]) -> list[str]:
+    def broken_promises(self, pushed: Mapping[int, str]) -> list[str]:
         """List the broken promises; *pushed* are the marks of the messages by update."""
         logs = self.journals()
         entries = [entry for log in logs.values() for entry in log]
@@ -258,7 +258,7 @@ class Town:
             for message in self.telegram.sent
             if not message.text.endswith(UNFINISHED) and QUESTION not in message.text
         ]
-        found = broken(logs, sent, [f"act {mark}" for mark in self.effects])
+        found = broken_promises(logs, sent, [f"act {mark}" for mark in self.effects])
         received = {entry.id for entry in entries if isinstance(entry, Received)}
         failed = {id_ for e in entries if isinstance(e, Replied) and e.failed for id_ in e.inputs}
         said = "\n".join(text for _, text in sent)
@@ -268,17 +268,17 @@ class Town:
                 found.append(f"{mark} was not accepted")
             elif mark not in said and id_ not in failed:
                 found.append(f"the answer to {mark} was never seen")
-        wanted = expected(entries)
+        wanted = expected_messages(entries)
         bare = {(str(chat), text.removeprefix(AGAIN)) for chat, text in sent}
         strays = [one for one in bare - wanted.keys() if not one[1].startswith(NEWS)]
         return [*found, *(f"seen, but no reply: {one}" for one in strays)]
 
-    def buttons(self) -> list[SentMessage]:
+    def open_questions(self) -> list[SentMessage]:
         """List the questions with open buttons."""
         typed = ("c:",)  # buttons below answers type a command
         return [s for s in self.telegram.sent if any(not b.startswith(typed) for b in s.buttons)]
 
-    def running(self) -> set[int]:
+    def command_processes(self) -> set[int]:
         """List the processes that hold commands."""
         return holders(self.state)
 
@@ -290,15 +290,15 @@ class Town:
 
     def last_request(self) -> str:
         """Return the newest message in the last model request."""
-        return words(self.models.bodies[-1]["messages"][-1])
+        return message_text(self.models.bodies[-1]["messages"][-1])
 
-    async def verify(self) -> None:
+    async def verify_receipts(self) -> None:
         """Check the receipts with `elwood receipts verify`."""
         done = await self.command("receipts", "verify")
         assert done.returncode == 0, done.stderr.decode()
 
 
-def words(message: Json) -> str:
+def message_text(message: Json) -> str:
     """Return a user message without results, daily notes and reminders.
 
     Text before the note of a turn that ended without an answer is ignored too.
@@ -309,7 +309,7 @@ def words(message: Json) -> str:
     return "\n".join(texts[ended[-1] + 1 :] if ended else texts)
 
 
-def obedient(body: Json, mark: str = "") -> Step:
+def follow_requests(body: Json, mark: str = "") -> Step:
     """Do the requests since the last answer, then name their marks.
 
     ``act m0001`` calls `act`, ``look m0002`` looks at the workspace, ``run m0003`` runs a command
@@ -330,7 +330,7 @@ def obedient(body: Json, mark: str = "") -> Step:
             span.appendleft(message)
             if UNANSWERED[:40] in str(message["content"]):
                 break
-    asked = "\n".join(words(message) for message in span)
+    asked = "\n".join(message_text(message) for message in span)
     wanted = []
     for kind, name in WISH.findall(asked):
         if name in called or (kind == "look" and "look" in called):
@@ -356,10 +356,10 @@ async def town(
 ) -> AsyncIterator[Town]:
     """Create a town; check at the end that no process is left and its log contains no secret."""
     models = FakeModels(key=KEY)
-    clock = dated.ahead(ahead)
+    clock = dated.clock_ahead(ahead)
     async with fake_telegram(clock=clock) as telegram, serving(models.answer) as url:
         one = Town(folder, telegram, models, effectful=effectful, free=free, more=more, ahead=ahead)
-        one.found(url)
+        one.write_config(url)
         try:
             yield one
         except BaseException:

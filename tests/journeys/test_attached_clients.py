@@ -69,7 +69,7 @@ class Page:
 
 
 @asynccontextmanager
-async def served(h: Home) -> AsyncIterator[tuple[Life, Page]]:
+async def run_page_app(h: Home) -> AsyncIterator[tuple[Life, Page]]:
     page = Page()
     h.more_channels = (CONSOLE, page.feature)
     async with h.life() as life:
@@ -79,10 +79,10 @@ async def served(h: Home) -> AsyncIterator[tuple[Life, Page]]:
 
 async def test_a_page_and_a_terminal_share_a_session(h: Home) -> None:
     h.settings["policy"] = PolicySettings()
-    async with served(h) as (_, page), sitting(h) as terminal, page.visit("console") as me:
+    async with run_page_app(h) as (_, page), sitting(h) as terminal, page.visit("console") as me:
         await terminal.until(IDLE)
         await me.until(IDLE)
-        assert await me.asks("hello") == ["re: hello"]
+        assert await me.ask("hello") == ["re: hello"]
         while not texts(terminal.frames):
             await terminal.until(IDLE)
         assert heard(terminal.frames) == [("you (page)", "hello")]
@@ -106,14 +106,14 @@ async def test_a_page_and_a_terminal_share_a_session(h: Home) -> None:
 async def test_a_client_without_file_access_attaches_no_files(h: Home) -> None:
     path = h.folder / "note.txt"
     path.write_text("milk and bread")
-    async with served(h) as (_, page), page.visit() as me:
+    async with run_page_app(h) as (_, page), page.visit() as me:
         why = await me.say("sum up", files=(str(path),))
         assert why == "you cannot send files of this machine here"
     assert h.asked == []
 
 
 async def test_a_post_that_no_client_reads_is_undeliverable(h: Home) -> None:
-    async with served(h) as (life, _):
+    async with run_page_app(h) as (life, _):
         outbox = life.core.channels.outboxes["page"]
         sent = await outbox.ask(Post(route=PAGE, part=Rich("x")))
         assert sent == Undeliverable("no page shows None")
@@ -123,7 +123,7 @@ async def test_a_slow_client_is_detached_with_the_reason(
     h: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It gets the queued frames and the reason if it reads them in time."""
-    async with served(h) as (life, page), page.visit() as me:
+    async with run_page_app(h) as (life, page), page.visit() as me:
         outbox = life.core.channels.outboxes["page"]
         ends = trio.Event()
         here, there = lockstep_stream_pair()  # no buffer in between
@@ -154,7 +154,7 @@ async def test_a_slow_client_is_detached_with_the_reason(
 
 
 async def test_a_client_that_never_reads_is_removed_after_half_a_minute(h: Home) -> None:
-    async with served(h) as (_, page):
+    async with run_page_app(h) as (_, page):
         _, there = lockstep_stream_pair()
         began = trio.current_time()
         await page.clients.serve("page", "talk", there)
@@ -162,7 +162,7 @@ async def test_a_client_that_never_reads_is_removed_after_half_a_minute(h: Home)
 
 
 async def test_one_client_too_many_is_refused_with_the_reason(h: Home) -> None:
-    async with served(h) as (_, page), trio.open_nursery() as nursery:
+    async with run_page_app(h) as (_, page), trio.open_nursery() as nursery:
         for _ in range(MAX_CLIENTS):
             me = Sitting(await nursery.start(visit, page))
             await me.until(IDLE)

@@ -45,7 +45,7 @@ def take_now(h: Home) -> Path:
 
 
 @asynccontextmanager
-async def moved(h: Home, archive: Path) -> AsyncIterator[Home]:
+async def restore_elsewhere(h: Home, archive: Path) -> AsyncIterator[Home]:
     """Restore *archive* on another machine, an hour later."""
     await trio.sleep(3600)
     there = attrs.evolve(h, folder=h.folder / "elsewhere", made=None)
@@ -73,14 +73,14 @@ async def test_a_backup_from_any_moment_repeats_nothing_silently(
             async with h.life() as life:
                 await life.say("call act x")
                 assert h.effects.done == ["act x"], place
-            async with moved(h, taken[0]) as there:
+            async with restore_elsewhere(h, taken[0]) as there:
                 log = h.journal().read_bytes()
                 assert log.startswith(there.journal().read_bytes())
                 before = there.fold()
                 told = len(h.fake.texts())
                 for _ in range(2):
                     async with there.life() as life:
-                        await life.settled()
+                        await life.wait_until_idle()
                 new = h.fake.texts()[told:]
                 assert h.effects.done == ["act x"], place
                 if before.is_idle:
@@ -112,15 +112,15 @@ async def test_an_old_yes_does_not_run_a_restored_call(h: Home) -> None:
     async with h.life() as life:
         h.fake.say("call act x")
         await life.until(lambda: questions(h))
-        await life.settled()
+        await life.wait_until_idle()
         assert h.fold().pending
         archive = take_now(h)
         [question] = questions(h)
         yes = question.button("o")
         h.fake.press(yes, user=OWNER, message=question)
         await life.until(lambda: h.effects.done)
-        await life.settled()
-    async with moved(h, archive) as there:
+        await life.wait_until_idle()
+    async with restore_elsewhere(h, archive) as there:
         async with there.life() as life:
             await life.until(lambda: not there.fold().pending)
             h.fake.press(yes, user=OWNER, message=question)
@@ -146,16 +146,16 @@ async def test_a_backup_under_load_is_consistent(
         here.telegram.say("let me in", chat=STRANGER, user=STRANGER)
         for kind in ("act", "act", "tell"):
             world.push(kind, OWNER)
-            await here.says(len(here.said()) + 1)
+            await here.wait_for_messages(len(here.sent_texts()) + 1)
             world.push("act", OTHER)
-            await trio.to_thread.run_sync(lambda: take(of_town(here), clock=time.time, keep=9))
+            await trio.to_thread.run_sync(lambda: take(town_scope(here), clock=time.time, keep=9))
         await here.eventually(world.is_settled)
         await here.stop()
         # Updates that Telegram still holds would be new to the restored Elwood.
         assert not here.telegram.unconfirmed
         backups = list_backups(here.state / "backups")
         assert len(backups) == 3
-        there = elsewhere(here, tmp_path / "there")
+        there = make_other_town(here, tmp_path / "there")
         done = await there.command("backup", "restore", str(backups[1].path), "--yes")
         assert done.returncode == 0, done.stderr.decode()
         for path in {*there.state.rglob("*.jsonl")} - {there.state / anchors.NAME}:
@@ -172,9 +172,9 @@ async def test_a_backup_under_load_is_consistent(
         assert put_back is not None
         await trio.sleep(max(0.0, put_back.restored_at + 1.0 - time.time()))
         mark = world.push("tell", OWNER)
-        await there.until(lambda: any(mark in text for text in there.said()))
+        await there.until(lambda: any(mark in text for text in there.sent_texts()))
         await there.stop()
-        await there.verify()
+        await there.verify_receipts()
         assert there.effects == done_before
         entries = [e for journal in there.journals().values() for e in journal]
         received = Counter(e.id for e in entries if isinstance(e, Received))
@@ -183,14 +183,14 @@ async def test_a_backup_under_load_is_consistent(
         assert set(received.values()) == {1}
 
 
-def of_town(here: Town) -> Scope:
+def town_scope(here: Town) -> Scope:
     state = here.state
     return Scope(
         state=state, workspace=here.folder / "workspace", folder=state / "backups", limit=1 << 30
     )
 
 
-def elsewhere(here: Town, folder: Path) -> Town:
+def make_other_town(here: Town, folder: Path) -> Town:
     """Create another town with the same services, and only its configuration."""
     folder.mkdir()
     there = Town(folder, here.telegram, here.models, effectful=True)

@@ -18,8 +18,8 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
-from tests.journeys.home import EPOCH, MINE, Home, Life, newest
-from tests.journeys.test_approval_journeys import asked, press, questions
+from tests.journeys.home import EPOCH, MINE, Home, Life, newest_message
+from tests.journeys.test_approval_journeys import press, questions, wait_for_question
 
 ID, HOUR = "water", 3600.0
 OWN = f"{SESSION}{ID}"
@@ -28,11 +28,11 @@ WAIT = 10.0
 GONE = "Already decided (withdrawn): act"
 
 
-def wanting(h: Home) -> Home:
+def propose_calls(h: Home) -> Home:
     """Let runs propose a call that needs approval, and the owner cancel tasks."""
 
     def think(request: ModelRequest) -> Completion:
-        said = newest(request)
+        said = newest_message(request)
         if "Water the plants." in said:
             return call(("c1", "act", '{"name": "boldly"}'))
         if said.startswith("cancel "):
@@ -47,18 +47,18 @@ def wanting(h: Home) -> Home:
     return h
 
 
-async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
+async def wait_for_run(h: Home, life: Life, session: str = OWN) -> SentMessage:
     """Wait for a run that has asked and ended; return the question as the phone still shows it."""
     await trio.sleep(1)  # until the tasks of a file are loaded
     before = len(questions(h))
     await life.pass_time(90.0)
-    question = evolve(await asked(h, life, before + 1))
+    question = evolve(await wait_for_question(h, life, before + 1))
     await life.until(lambda: h.journal(session).exists() and h.fold(session).pending)
-    await life.settled()
+    await life.wait_until_idle()
     return question
 
 
-def withdrawn(h: Home, session: str = OWN) -> list[str]:
+def withdrawn_calls(h: Home, session: str = OWN) -> list[str]:
     """List the withdrawn calls of a session."""
     found = [entry for entry in h.entries(session) if isinstance(entry, CallDecided)]
     return [entry.call for entry in found if entry.ruling == "withdrawn"]
@@ -70,66 +70,66 @@ async def schedule(life: Life, task: Task = TASK) -> None:
 
 async def test_a_cancelled_task_withdraws_its_questions(h: Home) -> None:
     """Cancelled by the assistant; by a command: the story "cancelled"."""
-    async with wanting(h).life() as life:
+    async with propose_calls(h).life() as life:
         await schedule(life)
-        question = await ran(h, life)
+        question = await wait_for_run(h, life)
         h.fake.say(f"cancel {ID}")
-        await life.until(lambda: withdrawn(h))
-        assert withdrawn(h) == ["c1"]
+        await life.until(lambda: withdrawn_calls(h))
+        assert withdrawn_calls(h) == ["c1"]
         assert h.fold(OWN).pending == {}
         assert (await press(h, life, question, "o")).startswith(GONE)
-        await life.settled()
+        await life.wait_until_idle()
         assert h.effects.done == []
-        assert not h.broken()
+        assert not h.broken_promises()
 
 
 async def test_a_task_removed_before_a_start_withdraws_its_questions(h: Home) -> None:
     h.settings["tasks"] = ConfiguredTasks((replace(TASK, origin="config"),))
-    async with wanting(h).life() as life:
-        question = await ran(h, life)
+    async with propose_calls(h).life() as life:
+        question = await wait_for_run(h, life)
     h.settings["tasks"] = ConfiguredTasks()
     async with h.life() as life:
-        await life.until(lambda: withdrawn(h))
+        await life.until(lambda: withdrawn_calls(h))
         assert (await press(h, life, question, "o")).startswith(GONE)
-        await life.settled()
+        await life.wait_until_idle()
     assert h.effects.done == []
 
 
 async def test_only_questions_of_the_cancelled_task_are_withdrawn(h: Home) -> None:
     """Also in a conversation with other questions; its model gets a notice."""
-    async with wanting(h).life() as life:
+    async with propose_calls(h).life() as life:
         h.fake.say("act")
-        mine = await asked(h, life)
-        await life.settled()
+        mine = await wait_for_question(h, life)
+        await life.wait_until_idle()
         await schedule(life, replace(TASK, session=MINE))
-        question = await ran(h, life, MINE)
+        question = await wait_for_run(h, life, MINE)
         h.fake.say(f"/tasks cancel {ID}")
-        await life.until(lambda: withdrawn(h, MINE))
+        await life.until(lambda: withdrawn_calls(h, MINE))
         assert (await press(h, life, question, "o")).startswith(GONE)
         assert (await press(h, life, mine, "o")).startswith("Allowed once: act")
         await life.until(lambda: h.effects.done)
-        await life.settled()
+        await life.wait_until_idle()
         assert h.effects.done == ["act mine"]
         told = [n.message.text for n in h.fold().path if isinstance(n.message, Notice)]
         assert "The call that waited was withdrawn and will not run: act boldly." in told
-        assert not h.broken()
+        assert not h.broken_promises()
 
 
 async def test_a_run_that_ends_its_own_task_keeps_its_question(h: Home) -> None:
     """For example: watch until the build is green, then deploy."""
-    async with wanting(h).life() as life:
+    async with propose_calls(h).life() as life:
 
         def think(request: ModelRequest) -> Completion:
-            assert "Water the plants." in newest(request)
+            assert "Water the plants." in newest_message(request)
             return call(("c1", "act", '{"name": "boldly"}'), ("c2", "cancel_task", "{}"))
 
         h.think = think
         await schedule(life)
-        question = await ran(h, life)
+        question = await wait_for_run(h, life)
         assert await life.address("timetable").ask(ListTasks()) == ()
         assert (await press(h, life, question, "o")).startswith("Allowed once: act")
         await life.until(lambda: h.effects.done)
-        await life.settled()
+        await life.wait_until_idle()
         assert h.effects.done == ["act boldly"]
-        assert withdrawn(h) == []
-        assert not h.broken()
+        assert withdrawn_calls(h) == []
+        assert not h.broken_promises()

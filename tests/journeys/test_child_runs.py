@@ -19,12 +19,12 @@ from tests.agent.session.scripted import Named, answer, call
 from tests.child_runs_feature import feature
 from tests.fake_telegram import OWNER
 from tests.journeys.crashing import SteppedDisk
-from tests.journeys.home import EPOCH, MINE, Home, home, newest, obedient
+from tests.journeys.home import EPOCH, MINE, Home, follow_message, home, newest_message
 
 CHILD = f"{MINE}~1"
 
 
-def ends(h: Home) -> list[tuple[str, str]]:
+def call_results(h: Home) -> list[tuple[str, str]]:
     """Return the outcome and text of each call of the parent."""
     return [(one.outcome, one.text) for one in h.entries() if isinstance(one, CallEnded)]
 
@@ -77,8 +77,8 @@ async def test_a_child_run_answers_only_its_parent(h: Home) -> None:
         "re: re: acted on lamp\n\n— What I actually did —\n✓ order call act lamp"
     )
     assert len(h.texts()) == 1
-    assert {one.job for one in h.charged()} == {"", MINE}
-    assert h.broken() == []
+    assert {one.job for one in h.usage_entries()} == {"", MINE}
+    assert h.broken_promises() == []
 
 
 def test_a_person_cannot_name_a_child_run() -> None:
@@ -98,7 +98,9 @@ async def test_a_child_has_no_children(h: Home) -> None:
     h.more_channels = (feature(),)
 
     def think(request: ModelRequest) -> Completion:
-        return order("call order it") if newest(request) == "go" else obedient(request)
+        return (
+            order("call order it") if newest_message(request) == "go" else follow_message(request)
+        )
 
     h.think = think
     async with h.life() as life:
@@ -128,21 +130,21 @@ async def test_a_deadline_ends_a_child_and_fails_the_call(h: Home) -> None:
     h.more_channels = (feature(READ, STALL, seconds=30.0, children=("read", "stall")),)
 
     def think(request: ModelRequest) -> Completion:
-        if newest(request) == "go":
+        if newest_message(request) == "go":
             return call(("c1", "read", '{"name": "it"}'), ("c2", "stall", '{"name": "it"}'))
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life() as life:
         await life.say("call order go")
-    [(outcome, text)] = ends(h)
+    [(outcome, text)] = call_results(h)
     assert outcome == "failed"
     assert (
         text == "I stopped after 30 s, the time limit of this run. I was still running “stall it”."
     )
     assert h.fold().taint.label == Label(untrusted=True, private=True)
     assert h.fold(CHILD).is_idle
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_child_whose_deadline_passed_while_elwood_was_off_is_ended(h: Home) -> None:
@@ -152,11 +154,11 @@ async def test_a_child_whose_deadline_passed_while_elwood_was_off_is_ended(h: Ho
         await life.until(lambda: CHILD in h.sessions and "turn" in h.names(CHILD))
         await trio.sleep(5)
         life.kill()
-        await life.died()
+        await life.wait_for_kill()
     h.clock_error -= 1000
     async with h.life() as life:
-        await life.settled()
-    assert [text.partition(". ")[0] for _, text in ends(h)] == [
+        await life.wait_until_idle()
+    assert [text.partition(". ")[0] for _, text in call_results(h)] == [
         "I stopped after 0 s, the time limit of this run"
     ]
 
@@ -173,7 +175,7 @@ async def test_a_stop_of_the_parent_stops_the_child(h: Home) -> None:
     assert end.text == "The call that started this run was stopped. I was still running “hang”."
     assert sum("? hang (cut off" in text for text in h.texts()) == 1
     assert h.fold(CHILD).is_idle
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_stop_interrupted_by_a_crash_still_stops_the_child(h: Home) -> None:
@@ -183,11 +185,11 @@ async def test_a_stop_interrupted_by_a_crash_still_stops_the_child(h: Home) -> N
         await h.effects.hang.wait()
         h.kill("after sync received")
         h.fake.say("/stop")
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     assert h.texts()[-1].startswith("Stopped. I was still running “order call hang”.")
-    assert [outcome for outcome, _ in ends(h)] == ["failed"]
+    assert [outcome for outcome, _ in call_results(h)] == ["failed"]
     assert h.fold(CHILD).is_idle
 
 
@@ -197,10 +199,10 @@ async def test_an_orderly_restart_does_not_stop_a_child(h: Home) -> None:
     released = trio.Event()
 
     async def think(request: ModelRequest) -> Completion:
-        if newest(request) == "wait":
+        if newest_message(request) == "wait":
             await released.wait()
             return answer("done waiting")
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life() as life:
@@ -210,11 +212,11 @@ async def test_an_orderly_restart_does_not_stop_a_child(h: Home) -> None:
     assert trio.current_time() - began < 10
     released.set()
     async with h.life() as life:
-        await life.settled()
-    assert ends(h) == [("ok", "done waiting")]
+        await life.wait_until_idle()
+    assert call_results(h) == [("ok", "done waiting")]
     assert sum(isinstance(one, CallStarted) for one in h.entries()) == 1
     assert sum(isinstance(one, Replied) for one in h.entries(CHILD)) == 1
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_child_stays_within_the_bounds_of_its_run(h: Home) -> None:
@@ -237,7 +239,7 @@ async def test_a_child_stays_within_the_bounds_of_its_run(h: Home) -> None:
         runs = RunClient(life.core.sessions)
         assert await runs.begin(asked) == Taken()
         done = await runs.wait("task-inbox", "task:inbox:1")
-        await life.settled()
+        await life.wait_until_idle()
     assert done is not None
     assert (done.failed, done.acted) == (False, True)
     [child] = [one for one in h.entries("task-inbox~1") if isinstance(one, Received)]
@@ -248,7 +250,7 @@ async def test_a_child_stays_within_the_bounds_of_its_run(h: Home) -> None:
         3,
     )
     assert child.bounds.tools == ("act", "order")
-    assert {one.job for one in h.charged()} == {"inbox"}
+    assert {one.job for one in h.usage_entries()} == {"inbox"}
     assert h.effects.done == ["act lamp"]
 
 
@@ -256,16 +258,16 @@ async def test_the_number_of_children_is_bounded(h: Home) -> None:
     h.more_channels = (feature(),)
 
     def think(request: ModelRequest) -> Completion:
-        if newest(request) == "go":
+        if newest_message(request) == "go":
             return order(*(f"call look {n}" for n in range(MAX_IN_TURN + 1)))
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life() as life:
         await life.say("go")
     assert h.effects.most_together == MAX_AT_ONCE
     assert len(h.effects.done) == MAX_IN_TURN
-    failed = [text for outcome, text in ends(h) if outcome != "ok"]
+    failed = [text for outcome, text in call_results(h) if outcome != "ok"]
     assert failed == [f"one turn can start at most {MAX_IN_TURN} child runs"]
 
 
@@ -274,23 +276,23 @@ async def test_the_person_is_told_when_a_childs_call_is_allowed_later(h: Home) -
     h.more_channels = (feature(children=("destroy",)),)
 
     def think(request: ModelRequest) -> Completion:
-        if newest(request) == "go":
+        if newest_message(request) == "go":
             return order("call destroy lamp")
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life() as life:
         h.fake.say("go")
         await life.until(lambda: h.fake.button("Allow once"), 100)
-        await life.until(lambda: ends(h), 700)
-        [(outcome, text)] = ends(h)
+        await life.until(lambda: call_results(h), 700)
+        [(outcome, text)] = call_results(h)
         assert outcome == "ok"
         assert "waits for the owner" in text
         found = h.fake.button("Allow once")
         assert found is not None
         h.fake.press(found[0], message=found[1])
         await life.until(lambda: h.effects.done)
-        await life.settled()
+        await life.wait_until_idle()
     assert h.effects.done == ["act lamp"]
     assert "acted on lamp" in h.texts()[-1]
 
@@ -311,7 +313,7 @@ async def test_a_kill_never_runs_a_child_twice(
             def think(request: ModelRequest) -> Completion:
                 if isinstance(request.messages[-1], Human):
                     disk.armed = True  # noqa: B023
-                return obedient(request)
+                return follow_message(request)
 
             h.think = think
             async with h.life() as life:
@@ -320,13 +322,13 @@ async def test_a_kill_never_runs_a_child_twice(
                     await life.over.wait()
                 died = life.was_killed
             async with h.life() as life:
-                await life.settled()
-            assert len(ends(h)) == 1
+                await life.wait_until_idle()
+            assert len(call_results(h)) == 1
             assert sum(isinstance(one, Replied) for one in h.entries()) == 1
             assert sum(isinstance(one, Replied) for one in h.entries(CHILD)) == 1
             [end] = [one for one in h.entries(CHILD) if isinstance(one, CallEnded)]
             assert h.effects.done == ["act lamp"] or end.outcome == "unknown"
-            assert h.broken() == []
+            assert h.broken_promises() == []
         if not died:
             break
         steps += 1

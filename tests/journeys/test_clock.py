@@ -26,7 +26,7 @@ from elwood.features.tasks.when import Every
 from elwood.foundation.storage.anchors import EVERY
 from tests.agent.session.scripted import answer, call
 from tests.every_tool import every_tool
-from tests.journeys.home import DONE, EPOCH, Home, Life, newest
+from tests.journeys.home import DONE, EPOCH, Home, Life, newest_message
 from tests.journeys.judging import read
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
@@ -78,7 +78,7 @@ async def test_an_idle_day_costs_nothing_and_writes_little(h: Home) -> None:
         await pass_time(h, life, DAY / 4)
         assert len(h.asked) == 2, "a restart is no news"
     assert h.texts() == []
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_plain_checklist_is_checked_at_each_heartbeat(h: Home) -> None:
@@ -87,7 +87,7 @@ async def test_a_plain_checklist_is_checked_at_each_heartbeat(h: Home) -> None:
     is_red = True
 
     def think(request: ModelRequest) -> Completion:
-        if "The build is red" in newest(request):
+        if "The build is red" in newest_message(request):
             return answer(f"Still as you were told, so there is nothing new. {QUIET}")
         return answer("The build is red." if is_red else QUIET)
 
@@ -105,7 +105,7 @@ async def test_a_plain_checklist_is_checked_at_each_heartbeat(h: Home) -> None:
         await pass_time(h, life, DAY / 4)
         assert len(h.asked) == asked + 48, "an empty one costs nothing"
     assert h.texts() == ["The build is red."]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_an_outage_does_not_pause_the_checklist(h: Home) -> None:
@@ -209,7 +209,7 @@ async def test_a_task_tool_runs_without_a_model_unless_it_fails(h: Home) -> None
     wrong = Task("wrong", "Wrong", every, tool="fail", arguments="{}", origin="config")
     wrong = msgspec.structs.replace(wrong, notify=False, on_failure="Why is that?")
     h.settings["tasks"] = ConfiguredTasks((tidy, after, wrong))
-    h.think = lambda request: answer(f"re: {newest(request).split(']')[-1].strip()}")
+    h.think = lambda request: answer(f"re: {newest_message(request).split(']')[-1].strip()}")
     async with h.life() as life:
         await pass_time(h, life, 2 * HALF_HOUR)
         told = sorted(h.texts())
@@ -225,7 +225,7 @@ async def test_a_task_tool_runs_without_a_model_unless_it_fails(h: Home) -> None
         assert "done in 1 s" in h.texts()[-1]
         await pass_time(h, life, DAY / 4)
     assert not [text for text in h.texts() if "Wrong" in text], "its owner is not told"
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_tool_call_outlives_its_run_while_waiting_for_a_yes(h: Home) -> None:
@@ -239,10 +239,10 @@ async def test_a_tool_call_outlives_its_run_while_waiting_for_a_yes(h: Home) -> 
         data, message = h.fake.button("once") or ("", None)
         h.fake.press(data, message=message)
         await life.until(lambda: h.effects.done)
-        await life.settled()
+        await life.wait_until_idle()
     assert (h.effects.done, h.asked) == (["act x"], [])
     assert h.texts()[-1].startswith("acted on x")
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_denied_call_of_a_task_is_not_asked_again(h: Home) -> None:
@@ -255,7 +255,7 @@ async def test_a_denied_call_of_a_task_is_not_asked_again(h: Home) -> None:
         await life.until(lambda: h.fake.button("Deny"))
         data, message = h.fake.button("Deny") or ("", None)
         h.fake.press(data, message=message)
-        await life.settled()
+        await life.wait_until_idle()
         await pass_time(h, life, HALF_HOUR, 120.0)
     asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
     assert (len(asked), h.effects.done) == (1, [])
@@ -277,9 +277,9 @@ async def test_heartbeat_news_are_known_where_the_owner_answers(h: Home) -> None
     h.settings |= ALWAYS
 
     def think(request: ModelRequest) -> Completion:
-        if "checklist" in newest(request):
+        if "checklist" in newest_message(request):
             return answer("There is a letter from the bank.")
-        return answer("re: " + newest(request))
+        return answer("re: " + newest_message(request))
 
     h.think = think
     write(h, "HEARTBEAT.md", LIST)
@@ -291,7 +291,7 @@ async def test_heartbeat_news_are_known_where_the_owner_answers(h: Home) -> None
     told = [m.text for m in request.messages if isinstance(m, Notice)]
     assert any("There is a letter from the bank." in text for text in told)
     assert len([m for m in request.messages if isinstance(m, Human)]) == 1
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_failing_task_is_reported_paused_and_resumed(h: Home) -> None:
@@ -308,7 +308,7 @@ async def test_a_failing_task_is_reported_paused_and_resumed(h: Home) -> None:
         broken = False
         paused = h.fake.sent[-1]
         h.fake.press(paused.buttons[0], message=paused)
-        await life.settled()
+        await life.wait_until_idle()
         await pass_time(h, life, 2 * 3600.0)
     assert h.texts()[2:] == ["news: Resumed.", "Nothing much.", "Nothing much."]
 
@@ -322,8 +322,8 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
 
     async def think(request: ModelRequest) -> Completion:
         await trio.lowlevel.checkpoint()
-        if "What is new?" not in newest(request):
-            said = newest(request)
+        if "What is new?" not in newest_message(request):
+            said = newest_message(request)
             return call(("c1", "schedule", json.dumps(given))) if said == "plan" else answer("")
         began.set()
         try:
@@ -340,7 +340,7 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
         h.fake.say(f"/tasks {verb} news")
         with trio.fail_after(2):
             await gone.wait()
-        await life.settled()
+        await life.wait_until_idle()
         told = h.texts()[1:]
         words = "Stopped." if verb == "stop" else "Cancelled. Stopped."
         assert sorted(told) == ["Stopped. I was still writing the answer.", f"news: {words}"]
@@ -350,7 +350,7 @@ async def test_a_run_is_stopped(h: Home, verb: str) -> None:
         assert await life.address("timetable").ask(ListTasks()) == ()
     assert h.texts()[1:] == told
     assert len(h.asked) == asked
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_an_empty_budget_is_not_a_failure(h: Home) -> None:
@@ -405,4 +405,4 @@ async def test_checklist_mistakes_are_reported_at_start_and_edit(h: Home) -> Non
                 await pass_time(h, life, HALF_HOUR)
                 counts.append(len([one for one in h.texts() if "'often' is not a" in one]))
     assert counts == [1, 2, 3, 4]
-    assert not h.broken()
+    assert not h.broken_promises()

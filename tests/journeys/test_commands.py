@@ -17,7 +17,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer
 from tests.fake_telegram import OWNER
-from tests.journeys.home import EPOCH, MODEL, OTHER, Home, Life, newest, obedient
+from tests.journeys.home import EPOCH, MODEL, OTHER, Home, Life, follow_message, newest_message
 from tests.journeys.test_memory import thinking, typed
 from tests.model_roles import asking
 
@@ -53,21 +53,21 @@ SAID = {
 
 
 @pytest.fixture
-def busy(h: Home) -> Home:
+def busy_home(h: Home) -> Home:
     """A home whose model saves notes, summarizes, and follows messages."""
     h.more_tools = ("save_memory",)
 
     def think(request: ModelRequest) -> Completion:
         if request.prompt.system == INSTRUCTIONS:
             return answer("<summary>They spoke of many words.</summary>")
-        saves = newest(request).startswith("save_memory")
-        return thinking(request) if saves else obedient(request)
+        saves = newest_message(request).startswith("save_memory")
+        return thinking(request) if saves else follow_message(request)
 
     h.think = think
     return h
 
 
-async def use(life: Life) -> None:
+async def create_content(life: Life) -> None:
     """Create some content of every kind."""
     await life.say("one", "call act rent", typed("save_memory", key="tea", content="green"))
     task = Task("mail", "Look for mail", Every(3600.0, EPOCH), prompt="Look.")
@@ -75,15 +75,15 @@ async def use(life: Life) -> None:
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> None:
+async def test_every_command_of_the_menu_answers(busy_home: Home, is_used: bool) -> None:
     """Answers fit a phone, in an unused home and in a used one."""
-    h = busy
+    h = busy_home
     async with h.life() as life:
         await life.until(lambda: f"chat {OWNER}" in h.fake.menus)
         menu = h.fake.menus[f"chat {OWNER}"]
         assert SAID.keys() <= menu.keys()
         if is_used:
-            await use(life)
+            await create_content(life)
         # Destructive commands come last.
         last = ("branch", "retry", "undo", "new")
         for name in (*(one for one in menu if one not in last), *last):
@@ -94,12 +94,12 @@ async def test_every_command_of_the_menu_answers(busy: Home, is_used: bool) -> N
             assert menu[name] in await life.say(f"/help {name}")
         assert "Did you mean /model?" in await life.say("/modle")
         assert f"Calls in this conversation: {int(is_used)}" in await life.say("/tool act")
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
-async def test_a_receipt_opens_by_number_or_button(busy: Home) -> None:
+async def test_a_receipt_opens_by_number_or_button(busy_home: Home) -> None:
     """Only where the owner alone reads; read-only calls have no button."""
-    h = busy
+    h = busy_home
     async with h.life() as life:
         assert "call act rent" not in await life.say("call look a, look b, act rent")
         answer_ = h.fake.texts(OWNER)[-1]
@@ -107,18 +107,18 @@ async def test_a_receipt_opens_by_number_or_button(busy: Home) -> None:
         assert re.search(r"(?m)^✓ act rent · \d\d:\d\d #3$", answer_), answer_
         data, message = h.fake.button("Receipt 3") or ("", None)
         h.fake.press(data, message=message)
-        await life.settled()
+        await life.wait_until_idle()
         assert "3: ✓ act rent" in h.texts()[-1]
         assert 'Arguments:\n{"name": "rent"}' in h.texts()[-1], h.texts()[-1]
         assert "Result:\nacted on rent" in h.texts()[-1]
         assert "1: ✓ look a" in await life.say("/receipts 1")
         await life.say("call look c")
         assert not h.fake.sent[-1].buttons
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
-async def test_long_lists_have_page_buttons(busy: Home) -> None:
-    h = busy
+async def test_long_lists_have_page_buttons(busy_home: Home) -> None:
+    h = busy_home
     async with h.life() as life:
         await life.say("call " + ", ".join(f"act n{number}" for number in range(12)))
         for number in range(8):
@@ -128,7 +128,7 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
             await life.address("timetable").ask(PlanTask(task=task))
             note = NoteDraft(f"note-{number}", "green", CLEAN)
             await life.address("memory").ask(Remember(draft=note))
-        await life.settled()
+        await life.wait_until_idle()
 
         for command, newest_, oldest in (
             ("/receipts", "act n11", "act n1"),
@@ -139,7 +139,7 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
             first = await life.say(command)
             data, message = h.fake.button("2/2 →") or ("", None)
             h.fake.press(data, message=message)
-            await life.settled()
+            await life.wait_until_idle()
             second = h.texts()[-1]
             assert newest_ in first, first
             assert oldest in second, second
@@ -148,19 +148,19 @@ async def test_long_lists_have_page_buttons(busy: Home) -> None:
         await life.say("/sessions page 99")
         data, message = h.fake.button("/resume 1") or ("", None)
         h.fake.press(data, message=message)
-        await life.settled()
+        await life.wait_until_idle()
         assert h.texts()[-1].startswith("Back in conversation 1")
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
-async def test_another_model_is_used_in_one_conversation_only(busy: Home) -> None:
-    h = busy
+async def test_another_model_is_used_in_one_conversation_only(busy_home: Home) -> None:
+    h = busy_home
     h.made = h.config().replace(asking(MODEL, MODEL, fallbacks=(DEAR,)))
     async with h.life() as life:
         assert DEAR in await life.say("/model")
         data, message = h.fake.button(f"/model {DEAR}") or ("", None)
         h.fake.press(data, message=message)
-        await life.settled()
+        await life.wait_until_idle()
         assert h.texts()[-1].startswith(f"From the next answer on, I use {DEAR}")
         for other in ("openai/gpt-5.4", "nonsense"):
             assert f"Which model is {other}?" in await life.say(f"/model {other}")
@@ -175,19 +175,19 @@ async def test_another_model_is_used_in_one_conversation_only(busy: Home) -> Non
     assert [request.model for request in h.asked[-2:]] == ["m", "m"]
     chosen = [entry.model for entry in h.entries() if isinstance(entry, ModelChosen)]
     assert chosen == [DEAR, "", DEAR]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
-async def test_a_person_can_have_a_conversation_summarized(busy: Home) -> None:
+async def test_a_person_can_have_a_conversation_summarized(busy_home: Home) -> None:
     """The running turn is answered before the summary, new messages after it."""
-    h = busy
+    h = busy_home
     async with h.life() as life:
         await life.say("a " * 2_000, "b " * 2_000)
         h.fake.say("call look last")
         h.fake.say("/compact")
         h.fake.say("after")
-        await life.settled()
-    assert ("look last", "ok") in h.ended()
+        await life.wait_until_idle()
+    assert ("look last", "ok") in h.call_outcomes()
     assert any("summarized the older part" in text for text in h.texts())
     order = [e.text[:9] for e in h.entries() if isinstance(e, Replied)]
     assert order[-3:] == ["re: saw l", "I summari", "re: after"]
@@ -196,12 +196,12 @@ async def test_a_person_can_have_a_conversation_summarized(busy: Home) -> None:
     assert "They spoke of many words." in messages[0].text
     assert sum(isinstance(one, Human) for one in messages) < 4
     assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
-async def test_a_crash_during_a_summary_loses_nothing(busy: Home) -> None:
+async def test_a_crash_during_a_summary_loses_nothing(busy_home: Home) -> None:
     """It is made again at the next start, while the chat shows typing."""
-    h, obey, slow = busy, busy.think, trio.Event()
+    h, obey, slow = busy_home, busy_home.think, trio.Event()
 
     async def think(request: ModelRequest) -> Completion:
         if request.prompt.system == INSTRUCTIONS and not slow.is_set():
@@ -223,14 +223,14 @@ async def test_a_crash_during_a_summary_loses_nothing(busy: Home) -> None:
         await life.say("three")
     assert sum("summarized the older part" in text for text in h.texts()) == 1
     assert sum(isinstance(one, Compacted) for one in h.entries()) == 1
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
-async def test_a_failed_summary_keeps_the_whole_conversation(busy: Home) -> None:
-    h = busy
+async def test_a_failed_summary_keeps_the_whole_conversation(busy_home: Home) -> None:
+    h = busy_home
     h.think = lambda request: answer(f"re: {len(request.messages)}")
     async with h.life() as life:
         await life.say("a " * 2_000, "b " * 2_000)
         assert (await life.say("/compact")).startswith("I could not summarize our conversation")
         assert await life.say("three") == "re: 5"
-    assert not h.broken()
+    assert not h.broken_promises()

@@ -32,7 +32,7 @@ from tests.agent.session.scripted import Named, answer
 from tests.fake_models import Say
 from tests.fake_telegram import OWNER
 from tests.foundation.sandbox.scene import living, marker
-from tests.journeys.home import OTHER, Home, obedient
+from tests.journeys.home import OTHER, Home, follow_message
 from tests.journeys.service import town
 from tests.journeys.test_approval_journeys import questions
 
@@ -79,14 +79,14 @@ async def say_and_die(h: Home, text: str, place: str, *, nth: int = 1) -> None:
     h.kill(place, nth=nth)
     async with h.life() as life:
         h.fake.say(text)
-        await life.died()
+        await life.wait_for_kill()
 
 
 async def recover(h: Home) -> None:
     """Run another process until no work is left; no promise may be broken then."""
     async with h.life() as life:
-        await life.settled()
-    assert h.broken() == []
+        await life.wait_until_idle()
+    assert h.broken_promises() == []
 
 
 # --- one kill, and the state after it -------------------------------------------------------------
@@ -124,7 +124,7 @@ async def test_a_kill_is_survived(h: Home, row: str) -> None:
     assert torn == [False] * place.startswith("torn")
     assert h.names().count("received") == 1
     assert len(h.asked) == asked
-    assert h.ended() == ([("act boldly", outcome)] if outcome else [])
+    assert h.call_outcomes() == ([("act boldly", outcome)] if outcome else [])
     assert h.effects.done == (["act boldly"] if outcome else [])
     assert len(h.texts()) == len(heard)
     for text, end in zip(h.texts(), heard, strict=True):
@@ -147,14 +147,14 @@ async def test_cp_05_06_07_19_an_interrupted_request_is_repeated_from_the_log(
                 h.show("A first part of")
                 await trio.sleep(1)
             h.disk.die()
-        return obedient(request)
+        return follow_message(request)
 
     h.think = killed
     async with h.life() as life:
         h.fake.say(said)
-        await life.died()
+        await life.wait_for_kill()
     assert h.texts() == []
-    h.think = obedient
+    h.think = follow_message
     await recover(h)
     in_flight, again = h.asked[-2:]
     assert again == in_flight
@@ -165,15 +165,15 @@ async def test_cp_05_06_07_19_an_interrupted_request_is_repeated_from_the_log(
 # --- approvals ------------------------------------------------------------------------------------
 
 
-def asking(h: Home) -> Home:
+def require_approval(h: Home) -> Home:
     """Let no tool run without asking, including the script of the workspace."""
     h.settings["policy"] = PolicySettings()
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
-    h.more_tools = (script(h),)
+    h.more_tools = (make_script_tool(h),)
     return h
 
 
-def script(h: Home) -> Tool:
+def make_script_tool(h: Home) -> Tool:
     """Build a tool whose approval is bound to a file, like that of `python3 a.py`."""
     file = h.folder / "workspace" / "a.py"
 
@@ -191,7 +191,7 @@ def script(h: Home) -> Tool:
 
 async def test_cp_11_unknown_buttons_have_expired(h: Home) -> None:
     """Elwood writes before it asks, so a question without a record means a lost journal."""
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         h.fake.say("call act boldly")
         await life.until(lambda: questions(h) and not h.fake.unconfirmed)
         life.kill()
@@ -206,9 +206,9 @@ async def test_cp_11_unknown_buttons_have_expired(h: Home) -> None:
         await life.until(lambda: len(questions(h)) == 2)
         assert questions(h)[1].button("o") != old
         h.fake.press(questions(h)[1].button("o"), message=questions(h)[1])
-        await life.settled()
+        await life.wait_until_idle()
         assert h.effects.done == ["act boldly"]
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 APPROVED = (
@@ -228,14 +228,14 @@ async def test_cp_13_an_approved_call_runs_once_if_unchanged(
     file = h.folder / "workspace" / "a.py"
     file.parent.mkdir()
     file.write_text("old")
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         h.fake.say("call script a.py")
         await life.until(lambda: questions(h) and not h.fake.unconfirmed)
         if late:
-            await life.settled()
+            await life.wait_until_idle()
         h.kill(place)
         h.fake.press(questions(h)[0].button("o"), message=questions(h)[0])
-        await life.died()
+        await life.wait_for_kill()
     assert h.effects.done == []
     if change == "the file":
         file.write_text("new")
@@ -253,10 +253,10 @@ async def test_cp_13_an_approved_call_runs_once_if_unchanged(
             assert h.effects.done == []
             h.fake.press(questions(h)[-1].button("o"), message=questions(h)[-1])
             await life.until(lambda: h.effects.done)
-        await life.settled()
+        await life.wait_until_idle()
     assert h.effects.done == ([] if is_over else ["script " + file.read_text()])
     assert len(questions(h)) - before == (not is_over)
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ async def test_cp_14_an_interrupted_call_is_recovered_by_its_class(
     await say_and_die(h, f"call {tool} it", "after sync started")
     assert h.effects.done == []
     await recover(h)
-    assert h.ended() == [(f"{tool} it", outcome)]
+    assert h.call_outcomes() == [(f"{tool} it", outcome)]
     assert h.effects.done == [f"{tool} it"] * runs
     [told] = h.texts()
     assert ("cut off: it may have done part of its work" in told) == (outcome == "unknown")
@@ -283,7 +283,7 @@ async def test_an_interrupted_read_only_round_is_repeated(h: Home) -> None:
     assert sorted(h.effects.done) == ["look here", "look there"]
     assert "said" not in h.names()
     await recover(h)
-    assert sorted(h.ended()) == [("look here", "ok"), ("look there", "ok")]
+    assert sorted(h.call_outcomes()) == [("look here", "ok"), ("look there", "ok")]
     assert len(h.effects.done) == 4
 
 
@@ -319,12 +319,12 @@ async def test_cp_15_commands_of_a_killed_elwood_are_ended(
         here.models.script = [Say(calls=(("run_command", wanted),))]
         await here.start()
         here.telegram.say("run it m0001")
-        await here.until(lambda: here.buttons())
-        question = here.buttons()[0]
+        await here.until(lambda: here.open_questions())
+        question = here.open_questions()[0]
         here.telegram.press(question.button("o"), message=question)
         await here.eventually(lambda: len(living(mark)) == 2)
         if frozen:
-            [launcher] = here.running()
+            [launcher] = here.command_processes()
             os.kill(launcher, signal.SIGSTOP)
         await here.kill()
         if frozen:
@@ -334,11 +334,11 @@ async def test_cp_15_commands_of_a_killed_elwood_are_ended(
         else:
             await here.eventually(lambda: not living(mark))
             await here.start()
-        assert here.running() == set()
+        assert here.command_processes() == set()
         told = (
             "cut off: it may have done part of its work; I won't repeat it) · allowed once by you"
         )
-        await here.until(lambda: any(told in text for text in here.said()))
+        await here.until(lambda: any(told in text for text in here.sent_texts()))
         last = msgspec.json.encode(here.models.bodies[-1]["messages"])
         assert b"interrupted; it may or may not have happened" in last
         await here.stop()
@@ -381,7 +381,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_and_accepts_nothing_more(h: Home) -
         late = h.fake.say("too late")
         await life.over.wait()
     assert h.fake.unconfirmed == [late]
-    assert h.ended() == [("act boldly", "ok")]
+    assert h.call_outcomes() == [("act boldly", "ok")]
     assert h.texts() == ["re: acted on boldly\n\n— What I actually did —\n✓ act boldly"]
     await recover(h)
     assert h.texts()[-1] == "re: too late"
@@ -402,23 +402,23 @@ async def test_cp_30_a_full_disk_accepts_nothing_and_says_so_once(h: Home, chat:
         told = h.texts(chat)[-1]
         assert told.startswith("I cannot take messages now: no room on the disk")
         h.disk.clear()
-        await life.settled()
+        await life.wait_until_idle()
         assert h.texts(chat)[-2:] == [told, "re: second"]
-        assert h.broken() == []
+        assert h.broken_promises() == []
 
 
 async def test_cp_31_without_a_record_there_is_no_effect(h: Home) -> None:
     async with h.life() as life:
         h.disk.at("before write started", h.disk.fill)
         h.fake.say("call act boldly")
-        await life.until(lambda: h.ended())
+        await life.until(lambda: h.call_outcomes())
         assert h.effects.done == []
-        assert h.ended() == [("act boldly", "failed")]
+        assert h.call_outcomes() == [("act boldly", "failed")]
         [ended] = [entry for entry in h.entries() if isinstance(entry, CallEnded)]
         assert ended.text == "not run: the disk is full, so it could not be recorded first"
         h.disk.clear()
-        await life.settled()
-        assert h.broken() == []
+        await life.wait_until_idle()
+        assert h.broken_promises() == []
         assert h.effects.done == []
         assert h.texts()[-1].endswith("✗ act boldly (failed)")
 
@@ -435,19 +435,19 @@ async def test_cp_32_the_reserve_is_used_for_results(h: Home, left: str) -> None
     async with h.life() as life:
         h.fake.say("call act boldly")
         if left == "reserve":
-            await life.settled()
+            await life.wait_until_idle()
         else:
             await life.until(lambda: h.disk.full)
             await trio.sleep(100)
-            assert h.ended() == []
-            assert any("disk" in stuck for stuck in life.stuck())
+            assert h.call_outcomes() == []
+            assert any("disk" in stuck for stuck in life.stuck_actors())
         if left == "nothing, and a kill":
             life.kill()
         h.disk.clear()
         if not life.was_killed:
-            await life.settled()
+            await life.wait_until_idle()
     await recover(h)
-    assert h.ended() == [("act boldly", "unknown" if "kill" in left else "ok")]
+    assert h.call_outcomes() == [("act boldly", "unknown" if "kill" in left else "ok")]
     assert h.effects.done == ["act boldly"]
 
 

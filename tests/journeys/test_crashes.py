@@ -20,7 +20,17 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.runtime import Mailbox
 from tests.fake_telegram import OWNER
-from tests.journeys.home import EPOCH, MINE, OTHER, Body, Home, Life, OutboxBody, newest, obedient
+from tests.journeys.home import (
+    EPOCH,
+    MINE,
+    OTHER,
+    Body,
+    Home,
+    Life,
+    OutboxBody,
+    follow_message,
+    newest_message,
+)
 
 # Virtual seconds for an answer while another part is broken.
 PROMPTLY = 2.0
@@ -34,7 +44,7 @@ def crash() -> None:
     raise Bug("a mistake")
 
 
-async def others_answer(h: Home, life: Life, within: float = PROMPTLY) -> None:
+async def check_others(h: Home, life: Life, within: float = PROMPTLY) -> None:
     """Check that another person gets an answer promptly."""
     before, began = len(h.texts(OTHER)), trio.current_time()
     h.fake.say("are you there?", chat=OTHER, user=OTHER)
@@ -43,7 +53,7 @@ async def others_answer(h: Home, life: Life, within: float = PROMPTLY) -> None:
     assert trio.current_time() - began <= within
 
 
-def crashed(life: Life, name: str, times: int = 1, why: str = "Bug: a mistake") -> None:
+def check_crash(life: Life, name: str, times: int = 1, why: str = "Bug: a mistake") -> None:
     """Check that the actor table, and so `elwood inspect`, shows only the crash of *name*."""
     actors = {actor.name: actor for actor in life.inspect().actors}
     assert actors[name].restarts == times
@@ -75,9 +85,9 @@ async def test_an_intake_crash_loses_no_update(h: Home) -> None:
         await life.until(fall.is_set)
         assert h.fake.unconfirmed == [1000]
         h.release_disk()
-        await life.settled()
-        await others_answer(h, life)
-        crashed(life, "telegram")
+        await life.wait_until_idle()
+        await check_others(h, life)
+        check_crash(life, "telegram")
     assert h.names().count("received") == 1
     assert h.texts() == ["re: hello"]
 
@@ -96,10 +106,10 @@ async def test_an_outbox_crash_repeats_the_message_with_a_mark(h: Home) -> None:
     h.outbox = outbox
     async with h.life() as life:
         await life.say("hello")
-        await others_answer(h, life)
-        crashed(life, "outbox telegram")
+        await check_others(h, life)
+        check_crash(life, "outbox telegram")
     assert h.texts() == ["(again) re: hello"]
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_pool_crash_wakes_sessions_with_work(h: Home) -> None:
@@ -109,12 +119,12 @@ async def test_a_pool_crash_wakes_sessions_with_work(h: Home) -> None:
         await life.until(lambda: "turn" in h.names())
         # A message that no pool accepts.
         life.address("sessions").offer(cast("SessionsMail", "nonsense"))
-        await life.settled()
-        await others_answer(h, life)
-        crashed(life, "sessions", why="AttributeError")
+        await life.wait_until_idle()
+        await check_others(h, life)
+        check_crash(life, "sessions", why="AttributeError")
         assert h.texts() == ["re: saw there\n\n— What I actually did —\n✓ look there"]
         assert h.names().count("turn") == 2
-        assert h.broken() == []
+        assert h.broken_promises() == []
 
 
 async def test_a_session_that_crashes_three_times_apologises(h: Home) -> None:
@@ -122,17 +132,17 @@ async def test_a_session_that_crashes_three_times_apologises(h: Home) -> None:
     async with h.life() as life:
         h.disk.at("before write said", crash)
         await life.say("hello")
-        crashed(life, f"sessions/{MINE}")
+        check_crash(life, f"sessions/{MINE}")
         assert h.texts() == ["re: hello"]
         for _ in range(2):
             h.disk.at("before write said", crash, file=f"{MINE}.jsonl")
         h.fake.say("poison")
         await life.until(lambda: restarts(life, f"sessions/{MINE}") == 2)
-        await others_answer(h, life)
-        await life.settled()
+        await check_others(h, life)
+        await life.wait_until_idle()
         assert h.texts()[-1].startswith("I tried this several times and was cut off")
         assert (await life.say("and now?")) == "re: and now?"
-        assert h.broken() == []
+        assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize("name", ["tea.tmp", "tea.jsonl", "open"])
@@ -148,9 +158,9 @@ async def test_sessions_of_all_names_are_woken(h: Home, name: str) -> None:
     h.kill("before write said")
     async with h.life() as life:
         assert await life.address("sessions").ask(message) == Taken()
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     assert h.texts() == ["re: hello"]
 
 
@@ -159,21 +169,21 @@ async def test_a_model_crash_is_retried_then_reported(h: Home) -> None:
     falls: list[str] = ["hello"]
 
     def buggy(request: ModelRequest) -> Completion:
-        if newest(request) in falls:
-            falls.remove(newest(request))
+        if newest_message(request) in falls:
+            falls.remove(newest_message(request))
             crash()
-        return obedient(request)
+        return follow_message(request)
 
     h.think = buggy
     async with h.life() as life:
         await life.say("hello")
-        crashed(life, "models")
+        check_crash(life, "models")
         assert h.texts() == ["re: hello"]
         falls += ["poison"] * 2
         await life.say("poison")
-        await others_answer(h, life, within=PROMPTLY + 2.0)  # the delay of the third restart
+        await check_others(h, life, within=PROMPTLY + 2.0)  # the delay of the third restart
         assert h.texts()[-1].startswith("I cannot answer now: models crashed")
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_an_approvals_crash_posts_open_questions_again(h: Home) -> None:
@@ -181,9 +191,9 @@ async def test_an_approvals_crash_posts_open_questions_again(h: Home) -> None:
     async with h.life() as life:
         h.disk.at("before write asked", crash)
         h.fake.say("let me in", chat=77, user=77)
-        await others_answer(h, life)
+        await check_others(h, life)
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
-        crashed(life, "approvals")
+        check_crash(life, "approvals")
         [asked] = [m for m in h.fake.sent if m.buttons]
         code = asked.buttons[0].split(":")[1]
         h.disk.at("before write answered", crash)
@@ -215,10 +225,10 @@ async def test_too_many_crashes_stop_elwood(h: Home) -> None:
         assert states.pop("models") == "given up"
         assert set(states.values()) == {"stopped"}
         assert any("models: crashed" in alarm for alarm in h.alarms())
-    h.think = obedient
+    h.think = follow_message
     async with h.life() as life:
         await life.say("and now?")
     assert h.texts()[-1] == "re: and now?"
     replies = [entry for entry in h.entries() if isinstance(entry, Replied)]
     assert all(reply.failed for reply in replies[:-1])
-    assert h.broken() == []
+    assert h.broken_promises() == []

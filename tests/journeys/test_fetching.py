@@ -61,13 +61,13 @@ async def test_messages_do_not_wait_for_a_slow_recording(h: Home) -> None:
         await trio.sleep(10)
         assert h.fake.actions.count(OWNER) > 1, "it is shown as typing"
         assert any(FETCHING in text for text in h.texts()), "and that it fetches, as time passes"
-        await life.settled()
+        await life.wait_until_idle()
         assert trio.current_time() - began < LONG + 20
         assert len(h.asked) == 1
         shown = [getattr(message, "text", "") for message in h.asked[0].messages]
         assert shown[-2].endswith("[machine transcript of a voice message, 0:12]\nbuy milk")
         assert shown[-1].endswith("\nand bread"), "in the order in which they were sent"
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_slow_download_does_not_block_the_chat(h: Home) -> None:
@@ -78,9 +78,9 @@ async def test_a_slow_download_does_not_block_the_chat(h: Home) -> None:
         h.fake.say("/status")
         await life.until(lambda: h.texts())
         assert h.texts()[0].startswith("I am fetching the document.")
-        await life.settled()
+        await life.wait_until_idle()
         assert h.texts()[-1].endswith("\nread this")
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize("words", ["/stop", "stop!"])
@@ -102,7 +102,7 @@ async def test_a_stop_ends_the_fetch_and_a_retry_fetches_again(h: Home, words: s
         await life.say("/undo", "what did I say?")
         assert "buy milk" not in str(h.asked[-1].messages)
         assert "hello" in str(h.asked[-1].messages)
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_recording_after_a_stopped_turn_can_still_be_answered(h: Home) -> None:
@@ -117,9 +117,9 @@ async def test_a_recording_after_a_stopped_turn_can_still_be_answered(h: Home) -
         found = h.fake.button("Answer it now")
         assert found is not None
         h.fake.press(found[0], message=found[1])
-        await life.settled()
+        await life.wait_until_idle()
         assert transcript(h).endswith("\nbuy milk")
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_slow_recordings_do_not_delay_other_chats(h: Home) -> None:
@@ -135,10 +135,10 @@ async def test_slow_recordings_do_not_delay_other_chats(h: Home) -> None:
         await life.until(lambda: h.texts(OTHER))
         assert trio.current_time() - began < 5
         assert len(ears.heard) == 4, "so many at the same time"
-        await life.settled(1000)
+        await life.wait_until_idle(1000)
         assert len(ears.heard) == 6
         assert "words" in str(h.fold(OTHERS).messages)
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize(
@@ -159,15 +159,15 @@ async def test_a_transcript_is_not_paid_for_twice_after_a_kill(
     h.kill(place)
     async with h.life() as life:
         speak(h)
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     assert len(ears.heard) == heard
     assert transcript(h) == "[machine transcript of a voice message, 0:12]\nbuy milk"
     assert len({text.removeprefix("(again) ") for text in h.texts()}) == 1
     assert sum(isinstance(entry, Replied) for entry in h.entries()) == 1
     assert len([*(h.folder / "workspace" / "received").rglob("*.ogg")]) == 1
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize(
@@ -179,26 +179,26 @@ async def test_a_failed_fetch_is_reported_once_with_the_answer(h: Home, place: s
         h.kill(place)
     async with h.life() as life:
         speak(h, b"", caption="what is this?")
-        await (life.died() if place else life.settled())
+        await (life.wait_for_kill() if place else life.wait_until_idle())
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     assert len(h.asked) == 1
     [trouble, answer] = [text.removeprefix("(again) ") for text in h.texts()]
     assert trouble.startswith("I could not listen to the voice message: the transcription service")
     assert answer.endswith(f"[{trouble}]\nwhat is this?")
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_an_unfetchable_file_without_text_costs_no_model_call(h: Home) -> None:
     async with h.life() as life:
         speak(h)
-        await life.settled()
+        await life.wait_until_idle()
         assert not h.asked
         [told] = h.texts()
         assert "nobody is set up to write it down" in told
         await life.say("what did I send?")
         assert told in str(h.asked[0].messages), "the model knows of it afterwards"
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_transcript_is_never_a_command(h: Home) -> None:
@@ -214,29 +214,29 @@ async def test_a_transcript_is_never_a_command(h: Home) -> None:
         await life.say("/stop")
         for words in (b"/new", b"stop"):
             speak(h, words)
-            await life.settled()
+            await life.wait_until_idle()
             assert transcript(h).endswith(f"\n{words.decode()}")
         speak(h, b"the password=hunter2 is what I use there")
-        await life.settled()
+        await life.wait_until_idle()
         assert "password=***" in transcript(h)
         assert "hunter2" not in h.journal().read_text()
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_the_owners_recording_is_trusted_and_files_are_not(h: Home) -> None:
     Ears(h, 1.0)
     async with h.life() as life:
         speak(h, b"look at https://mine.example")
-        await life.settled()
+        await life.wait_until_idle()
         assert not h.fold().taint.sources
         assert "mine.example" in str(h.fold().named)
         document = h.fake.file(b"words", file_name="a.txt")
         h.fake.say("and at https://theirs.example", document=document)
-        await life.settled()
+        await life.wait_until_idle()
         [source] = h.fold().taint.sources
         assert source.endswith("a.txt")
         assert "theirs.example" not in str(h.fold().named), "as it came with a stranger's file"
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_new_conversation_ends_the_fetch(h: Home) -> None:
@@ -248,7 +248,7 @@ async def test_a_new_conversation_ends_the_fetch(h: Home) -> None:
         assert h.texts()[0] == f"Stopped. I was still {FETCHING}."
         assert h.texts()[1].startswith("This is a new conversation.")
         assert h.fold().path == []
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_message_is_on_disk_before_it_is_confirmed(h: Home) -> None:
@@ -263,9 +263,9 @@ async def test_a_message_is_on_disk_before_it_is_confirmed(h: Home) -> None:
         life.kill()
     h.fake.forget()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     assert sum(isinstance(one, Fetched) for one in h.entries()) == 1
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_hostile_names_do_no_harm(h: Home) -> None:
@@ -273,7 +273,7 @@ async def test_hostile_names_do_no_harm(h: Home) -> None:
         for name in ("half \ud83d.txt", "../../x\0y\n.txt", "\u202e" * 4000 + ".txt"):
             document = h.fake.file(b"words", file_name=name)
             h.fake.say("read this", document=document)
-            await life.settled()
+            await life.wait_until_idle()
             assert h.texts()[-1].endswith("\nread this")
     assert len([*(h.folder / "workspace" / "received").rglob("*.txt")]) == 3
-    assert h.broken() == []
+    assert h.broken_promises() == []

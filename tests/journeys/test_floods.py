@@ -15,7 +15,7 @@ from elwood.agent.session.log.entries import Received
 from elwood.features.telegram.pacing import Pacing
 from tests.agent.session.scripted import answer
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest
+from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest_message
 from tests.telegram_rules import Rates
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -25,7 +25,7 @@ EACH = 10
 
 
 @pytest.fixture
-def paced(h: Home) -> Home:
+def paced_home(h: Home) -> Home:
     """A home with the real rate limits, at a Telegram that counts."""
     h.pacing = Pacing()
     h.fake.rates = Rates()
@@ -54,8 +54,8 @@ def count_tasks() -> int:
     return count
 
 
-async def test_owners_are_answered_in_a_flood_of_strangers(paced: Home) -> None:
-    h, numbers = paced, itertools.count()
+async def test_owners_are_answered_in_a_flood_of_strangers(paced_home: Home) -> None:
+    h, numbers = paced_home, itertools.count()
     async with h.life() as life:
         await life.say("hello")
         await flood(h, numbers)
@@ -80,12 +80,14 @@ async def test_owners_are_answered_in_a_flood_of_strangers(paced: Home) -> None:
     assert grown < 1 << 20  # including the memory of the fakes
 
 
-async def test_a_busy_hour_causes_no_flood_wait(paced: Home, pytestconfig: pytest.Config) -> None:
-    h, chance = paced, Random(1)
+async def test_a_busy_hour_causes_no_flood_wait(
+    paced_home: Home, pytestconfig: pytest.Config
+) -> None:
+    h, chance = paced_home, Random(1)
 
     async def think(request: ModelRequest) -> Completion:
         """Stream for a while, with pauses, and sometimes over several messages."""
-        text = f"re: {newest(request)}"
+        text = f"re: {newest_message(request)}"
         for _ in range(chance.randrange(40)):
             await trio.sleep(chance.choice([0.05, 0.3, 3.0]))
             text += " and so on" * chance.choice([1, 1, 60])

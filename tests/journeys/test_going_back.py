@@ -8,7 +8,7 @@ from elwood.agent.session.settings import SessionSettings
 from tests.journeys.home import MINE, Home
 
 
-def heard(h: Home) -> list[str]:
+def user_messages(h: Home) -> list[str]:
     """Return the user messages of the newest model request."""
     messages: tuple[Message, ...] = tuple(h.asked[-1].messages)
     return [m.text.rsplit("\n", 1)[1].rsplit("] ")[-1] for m in messages if isinstance(m, Human)]
@@ -20,9 +20,9 @@ async def test_going_back_and_forth_survives_restarts(h: Home) -> None:
     async with h.life() as life:
         await life.say("five", "/sessions", "/resume trip", "/retry", "six")
 
-    assert heard(h) == ["one", "two", "six"]
+    assert user_messages(h) == ["one", "two", "six"]
     assert "2 Trip: saved" in h.texts()[-4]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_reset_phrases_begin_a_new_conversation(h: Home) -> None:
@@ -30,23 +30,23 @@ async def test_reset_phrases_begin_a_new_conversation(h: Home) -> None:
         for command in ("/archive", "/reset"):
             assert "This is a new conversation." in await life.say("one", command)
         await life.say("two")
-        assert heard(h) == ["two"]
+        assert user_messages(h) == ["two"]
 
 
 async def test_a_branch_can_begin_before_the_first_message(h: Home) -> None:
     async with h.life() as life:
         await life.say("one", "two", "three", "/branch 2", "four")
-        assert heard(h) == ["one", "four"]
+        assert user_messages(h) == ["one", "four"]
         assert h.texts()[-2] == (
             "We continue from before your last 2 messages. The rest is saved: see /sessions."
         )
         await life.say("/branch 9", "/resume 1", "five")
     assert h.texts()[-3] == "This conversation does not have that many messages."
-    assert heard(h) == ["one", "two", "three", "five"]
-    assert not h.broken()
+    assert user_messages(h) == ["one", "two", "three", "five"]
+    assert not h.broken_promises()
 
 
-def days(h: Home) -> str:
+def daily_notes(h: Home) -> str:
     """Return the text of the daily notes."""
     return "".join(path.read_text() for path in (h.folder / "workspace/threads/daily").iterdir())
 
@@ -58,18 +58,18 @@ async def test_retracted_messages_are_not_sent_again(h: Home, pause: float) -> N
         await trio.sleep(pause)
         await life.say("/undo 2")
         await trio.sleep(pause)
-    assert "`apples`" in days(h)
-    assert "pears" not in days(h)
-    assert "plums" not in days(h)
+    assert "`apples`" in daily_notes(h)
+    assert "pears" not in daily_notes(h)
+    assert "plums" not in daily_notes(h)
     async with h.life() as life:
         await life.say("/new", "what did I say?", "/retry")
 
-    assert "plums" not in days(h)
-    assert days(h).count("`what did I say?`") == 1
+    assert "plums" not in daily_notes(h)
+    assert daily_notes(h).count("`what did I say?`") == 1
     sent = str(h.asked[-1].messages)
     assert "apples" in sent
     assert "pears" not in sent
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_an_interrupted_turn_can_be_retracted(h: Home) -> None:
@@ -78,14 +78,14 @@ async def test_an_interrupted_turn_can_be_retracted(h: Home) -> None:
             await life.say("apples", "pears")
             h.kill(place)
             h.fake.say("/undo")
-            await life.died()
+            await life.wait_for_kill()
         for _ in range(2):
             async with h.life() as life:
-                await life.settled()
+                await life.wait_until_idle()
                 await trio.sleep(10)
-        assert "`apples`" in days(h), place
-        assert "pears" not in days(h), place
-    assert not h.broken()
+        assert "`apples`" in daily_notes(h), place
+        assert "pears" not in daily_notes(h), place
+    assert not h.broken_promises()
 
 
 async def test_an_idle_conversation_is_archived(h: Home) -> None:
@@ -96,7 +96,7 @@ async def test_an_idle_conversation_is_archived(h: Home) -> None:
     async with h.life() as life:
         await life.say("two", "/resume", "three")
 
-    assert heard(h) == ["one", "three"]
+    assert user_messages(h) == ["one", "three"]
     assert [("Our last conversation was idle" in text) for text in h.texts()] == [
         False, True, False, False,
     ]  # fmt: skip
@@ -118,14 +118,14 @@ async def test_an_interrupted_export_is_repeated_with_a_mark(h: Home) -> None:
         await life.say("hello")
         h.kill("before write replied")
         h.fake.say("/export")
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
 
     assert len(h.fake.files) == 2
     texts = [m.text for m in h.fake.sent if m.message_id in h.fake.files]
     assert [text.strip() for text in texts] == ["", "(again)"]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_an_uncertain_export_names_its_path(h: Home) -> None:

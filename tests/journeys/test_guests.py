@@ -18,8 +18,8 @@ from tests import example_feature
 from tests.agent.session.known import NAMES
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import EPOCH, MINE, OTHER, OTHERS, Home, Life, newest
-from tests.journeys.test_approval_journeys import GUEST, asked, press
+from tests.journeys.home import EPOCH, MINE, OTHER, OTHERS, Home, Life, newest_message
+from tests.journeys.test_approval_journeys import GUEST, press, wait_for_question
 from tests.journeys.test_memory import equip, typed
 
 ID, TITLE = "zq-party", "A surprise zqparty"
@@ -54,11 +54,11 @@ def prepare(h: Home) -> None:
     h.journal(OTHERS).write_text(2 * DAMAGE)
 
 
-async def planted(h: Home, life: Life) -> str:
+async def plant_data(h: Home, life: Life) -> str:
     """Create data of every kind for the owner; return the code of an open question."""
 
     def think(request: ModelRequest) -> Completion:
-        said = newest(request)
+        said = newest_message(request)
         if said == "remember":
             return call(("c1", "save_memory", f'{{"key": "{KEY}", "content": "{NOTE}"}}'))
         return call(("c1", "act", f'{{"name": "{CALL}"}}')) if said == "act" else answer("Well.")
@@ -68,14 +68,14 @@ async def planted(h: Home, life: Life) -> str:
     await life.address("timetable").ask(PlanTask(task=task))
     await life.say(WORDS, "remember", "act")
     h.fake.say("hello", chat=OTHER, user=OTHER)
-    question = await asked(h, life)
-    await life.until(lambda: any(OTHERS in one for one in life.stuck()))
+    question = await wait_for_question(h, life)
+    await life.until(lambda: any(OTHERS in one for one in life.stuck_actors()))
     h.fake.press(question.button("?"), message=question)
     await life.until(lambda: "/allow " in question.text)
     return question.text.partition("/allow ")[2].split()[0]
 
 
-async def let_in(h: Home, life: Life) -> None:
+async def admit(h: Home, life: Life) -> None:
     h.fake.say("I am Bo", chat=GUEST, user=GUEST)
     await life.until(lambda: [m for m in h.fake.sent if m.buttons and "talk to me" in m.text])
     asking = next(m for m in h.fake.sent if m.buttons and "talk to me" in m.text)
@@ -85,7 +85,7 @@ async def let_in(h: Home, life: Life) -> None:
     await life.until(lambda: len(h.fake.texts(GUEST)) == 3)
 
 
-async def told(h: Home, life: Life, chat: int, typed: str) -> str:
+async def type_and_read(h: Home, life: Life, chat: int, typed: str) -> str:
     """Type something; return everything sent to that chat, files included."""
     before = len(h.fake.sent)
     h.fake.say(typed, chat=chat, user=chat)
@@ -103,8 +103,8 @@ async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
     prepare(h)
     h.settings["approvals"] = ApprovalSettings(wait=5.0)
     async with h.life() as life:
-        code = await planted(h, life)
-        await let_in(h, life)
+        code = await plant_data(h, life)
+        await admit(h, life)
         said = {
             f"/{name} {given}".strip().replace("CODE", code)
             for name in (*NAMES, "start", ID)
@@ -113,7 +113,7 @@ async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
         answers = {}
         # Commands that change the conversation come last, so that it exists before.
         for typed in sorted(said, key=lambda typed: (typed.startswith("/new"), typed)):
-            text = answers[typed] = await told(h, life, GUEST, typed)
+            text = answers[typed] = await type_and_read(h, life, GUEST, typed)
             assert not [one for one in (*PRIVATE, *COSTS) if one in text], (typed, text)
         assert "I am a guest" in answers["/export md"]
         assert "Elwood" in answers["/status"]
@@ -122,7 +122,7 @@ async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
         # The owner sees all of it: the planted data can be found.
         own = "\n".join(
             [
-                await told(h, life, OWNER, typed)
+                await type_and_read(h, life, OWNER, typed)
                 for typed in ("/status", "/tasks", "/memory", "/approvals", "/receipts")
             ]
         )
@@ -134,7 +134,7 @@ async def test_no_command_shows_a_guest_the_owners_data(h: Home) -> None:
 GROUP = -500
 
 
-def in_group(h: Home, text: str, user: int = OWNER) -> None:
+def write_in_group(h: Home, text: str, user: int = OWNER) -> None:
     """Let *user* write to the bot in a group; a command has its name."""
     if text.startswith("/"):
         name, _, given = text.partition(" ")
@@ -151,30 +151,30 @@ async def test_a_group_sees_private_data_only_after_the_owners_yes(h: Home) -> N
     asking = typed("search_memory", query="shoe")
     async with h.life() as life:
         await life.say(typed("save_memory", key=KEY, content=NOTE))
-        in_group(h, asking)
-        question = await asked(h, life)
+        write_in_group(h, asking)
+        question = await wait_for_question(h, life)
         assert question.chat == OWNER
         assert "in a group, where others read it too" in question.text
         assert h.texts(GROUP) == []
         await press(h, life, question, "d")
-        await life.settled()
+        await life.wait_until_idle()
         assert "zqfortytwo" not in "".join(h.texts(GROUP))
-        in_group(h, asking)
-        await press(h, life, await asked(h, life, 2), "o")
-        await life.settled()
+        write_in_group(h, asking)
+        await press(h, life, await wait_for_question(h, life, 2), "o")
+        await life.wait_until_idle()
         assert "zqfortytwo" in h.texts(GROUP)[-1]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_no_command_shows_a_group_other_conversations(h: Home) -> None:
     prepare(h)
     h.groups = (GROUP,)
     async with h.life() as life:
-        code = await planted(h, life)
+        code = await plant_data(h, life)
         for name in (*NAMES, "memory", "tasks"):
             for given in ("", *GIVEN.get(name, ())):
                 before = len(h.fake.sent)
-                in_group(h, f"/{name} {given}".strip().replace("CODE", code))
+                write_in_group(h, f"/{name} {given}".strip().replace("CODE", code))
                 await life.until(lambda: any(m.chat == GROUP for m in h.fake.sent[before:]))  # noqa: B023
                 text = "".join(m.text for m in h.fake.sent[before:] if m.chat == GROUP)
                 shown = [one for one in (*PRIVATE, *COSTS) if one in text]
@@ -186,23 +186,25 @@ async def test_a_features_command_is_listed_and_refused_like_a_built_in_one(h: H
     equip(h)
     h.groups, h.more_channels = (GROUP,), (example_feature.FEATURE,)
     async with h.life() as life:
-        await let_in(h, life)
+        await admit(h, life)
         listed = "/parcels: list the parcels"
-        shown = await told(h, life, OWNER, "/help")
+        shown = await type_and_read(h, life, OWNER, "/help")
         planned = shown.partition("What I know and plan")[2].partition("What I did")[0]
         assert listed in planned
-        assert f"{listed}\n/post does the same." in await told(h, life, OWNER, "/help post")
+        assert f"{listed}\n/post does the same." in await type_and_read(
+            h, life, OWNER, "/help post"
+        )
         for menu in ("all_private_chats", "all_group_chats", f"chat {OWNER}"):
             assert h.fake.menus[menu]["parcels"] == "list the parcels"
             assert "answer" not in h.fake.menus[menu]
-        assert "On their way: nothing." in await told(h, life, OWNER, "/post")
+        assert "On their way: nothing." in await type_and_read(h, life, OWNER, "/post")
         # A member may use it in a private chat; no one may use it where others read.
-        assert "On their way: nothing." in await told(h, life, GUEST, "/post")
-        in_group(h, "/post")
+        assert "On their way: nothing." in await type_and_read(h, life, GUEST, "/post")
+        write_in_group(h, "/post")
         await life.until(lambda: "/parcels is private" in "".join(h.texts(GROUP)))
-        in_group(h, "/post", user=9)
+        write_in_group(h, "/post", user=9)
         await life.until(lambda: "Guests cannot use /parcels here" in "".join(h.texts(GROUP)))
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 def has_text(h: Home, text: str) -> bool:
@@ -234,7 +236,7 @@ async def test_a_crowd_of_strangers_does_not_delay_the_owner(h: Home) -> None:
         await life.until(lambda: len(h.fake.texts(6_009)) == 2)
         assert "may talk to me now" in h.texts()[-1]
         assert all(h.fake.texts(user) for user in crowd)
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
@@ -248,7 +250,7 @@ async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
         h.fake.press("c:/status", user=user, message=h.fake.show("Well.", chat=user))
         h.fake.member(group, user=user)
         h.fake.say("/status@elwood_bot", chat=group, user=user)
-        await life.settled()
+        await life.wait_until_idle()
         await trio.sleep(60)
         assert {how for how, _ in h.fake.calls[before:]} == {"getUpdates"}
         assert len(h.fake.sent) == answers + 1  # the request that was shown
@@ -256,4 +258,4 @@ async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
         assert h.sessions == [MINE]
         h.fake.say("/status@elwood_bot", chat=group)  # the owner's yes for a group counts
         await life.until(lambda: any("group" in text for text in h.texts()))
-    assert h.broken() == []
+    assert h.broken_promises() == []

@@ -16,7 +16,7 @@ from tests.journeys.service import PATIENCE, ROOT, Town, town
 GONE = "Elwood has stopped. To reopen this conversation: elwood chat --session console"
 
 
-async def typed(t: Town, given: bytes, *arguments: str) -> tuple[int, str, str]:
+async def run_command(t: Town, given: bytes, *arguments: str) -> tuple[int, str, str]:
     """Run a command with stdin; return the exit code and the output."""
     process = await trio.run_process(
         [sys.executable, "-m", "elwood", "--config", str(t.config), *arguments],
@@ -31,8 +31,8 @@ async def typed(t: Town, given: bytes, *arguments: str) -> tuple[int, str, str]:
 
 
 async def allow(t: Town) -> None:
-    await t.until(t.buttons)
-    [question] = t.buttons()
+    await t.until(t.open_questions)
+    [question] = t.open_questions()
     t.telegram.press(question.button("o"), user=question.chat, message=question)
 
 
@@ -40,8 +40,8 @@ async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
     async with town(tmp_path, effectful=True, free=()) as t:
         await t.start()
         answer = "Heard m0001 m0002.\n"
-        assert await typed(t, b"say m0002", "once", "say m0001") == (0, answer, "")
-        code, shown, errors = await typed(
+        assert await run_command(t, b"say m0002", "once", "say m0001") == (0, answer, "")
+        code, shown, errors = await run_command(
             t, b"", "once", "--json", "--session", "tea", "look m0003"
         )
         assert (code, errors) == (0, "")
@@ -54,18 +54,18 @@ async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
             "receipts": [{"tool": "list_files", "target": ".", "outcome": "ok"}],
             "files": [],
         }
-        talked = await typed(t, b"say m0004\nsay m0005\n/quit\nnot this\n", "chat", "--plain")
+        talked = await run_command(t, b"say m0004\nsay m0005\n/quit\nnot this\n", "chat", "--plain")
         assert talked == (0, "Heard m0004.\n\nHeard m0005.\n", "")
-        code, shown, errors = await typed(t, b"\n/new\n", "once", "-")
+        code, shown, errors = await run_command(t, b"\n/new\n", "once", "-")
         assert (code, shown) == (2, "")
         assert "begins with /" in errors
-        code, shown, errors = await typed(t, b"x" * 300_000, "once", "say m0007")
+        code, shown, errors = await run_command(t, b"x" * 300_000, "once", "say m0007")
         assert (code, shown) == (2, "")
         assert "The piped input is longer than 256 KiB" in errors
-        code, shown, errors = await typed(t, b"x" * 300_000, "chat", "--plain")
+        code, shown, errors = await run_command(t, b"x" * 300_000, "chat", "--plain")
         assert (code, shown) == (1, "")
         assert "A line is longer than 256 KiB" in errors
-        code, shown, errors = await typed(t, b"", "chat", "--session", "tg-5")
+        code, shown, errors = await run_command(t, b"", "chat", "--session", "tg-5")
         assert (code, errors) == (
             1,
             "tg-5 is not your own conversation. To read it: elwood watch tg-5\n",
@@ -76,7 +76,7 @@ async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
 async def test_a_waiting_command_reports_the_end_and_the_answer_is_logged(tmp_path: Path) -> None:
     async with town(tmp_path) as t:
         await t.start()
-        assert (await typed(t, b"say m0001", "chat"))[1] == "Heard m0001.\n"
+        assert (await run_command(t, b"say m0001", "chat"))[1] == "Heard m0001.\n"
         watcher = await trio.lowlevel.open_process(
             [sys.executable, "-m", "elwood", "--config", str(t.config), "watch"],
             cwd=ROOT,
@@ -95,15 +95,15 @@ async def test_a_waiting_command_reports_the_end_and_the_answer_is_logged(tmp_pa
         found = list[tuple[int, str, str]]()
 
         async def chat() -> None:
-            found.append(await typed(t, b"say m0002\n", "chat"))
+            found.append(await run_command(t, b"say m0002\n", "chat"))
 
         with trio.fail_after(PATIENCE):
             await sees(b"you> say m0001\nelwood> Heard m0001.\n")
             async with trio.open_nursery() as nursery:
-                t.hang()
+                t.hang_model()
                 nursery.start_soon(chat)
                 await sees(b"you> say m0002\n")
-                await t.asks(2)
+                await t.wait_for_requests(2)
                 await t.kill()
             assert found == [(1, "", f"{GONE}\n")]
             assert watcher.stderr is not None
@@ -111,13 +111,13 @@ async def test_a_waiting_command_reports_the_end_and_the_answer_is_logged(tmp_pa
             assert await watcher.wait() == 1
         await t.start()
         await t.eventually(lambda: "Heard m0002." in str(t.journals()["console"]))
-        shown = await typed(t, b"say m0003", "once", "--session", "console", "-")
+        shown = await run_command(t, b"say m0003", "once", "--session", "console", "-")
         assert shown == (0, "Heard m0003.\n", "")
         await t.stop()
 
 
 @asynccontextmanager
-async def beside(t: Town, *arguments: str) -> AsyncIterator[trio.Process]:
+async def start_command(t: Town, *arguments: str) -> AsyncIterator[trio.Process]:
     """Run a command that does not end yet."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "elwood", "--config", str(t.config), *arguments],
@@ -140,10 +140,12 @@ async def test_a_signal_stops_a_turn_of_the_running_elwood(tmp_path: Path) -> No
         await t.start()
         asked = 0
         for number in (signal.SIGINT, signal.SIGTERM):
-            t.hang()
+            t.hang_model()
             asked += 1
-            async with beside(t, "once", "--json", "--session", "job", "say m0001") as process:
-                await t.asks(asked)
+            async with start_command(
+                t, "once", "--json", "--session", "job", "say m0001"
+            ) as process:
+                await t.wait_for_requests(asked)
                 process.send_signal(number)
                 assert process.stdout is not None
                 with trio.fail_after(PATIENCE):
@@ -153,7 +155,7 @@ async def test_a_signal_stops_a_turn_of_the_running_elwood(tmp_path: Path) -> No
             assert fold(t.state, "job").is_idle
         await t.stop()
         await t.start()
-        assert await typed(t, b"say m0002", "once", "-") == (0, "Heard m0002.\n", "")
+        assert await run_command(t, b"say m0002", "once", "-") == (0, "Heard m0002.\n", "")
         assert t.asked == asked + 1, "nothing was asked again"
         await t.stop()
 
@@ -161,9 +163,9 @@ async def test_a_signal_stops_a_turn_of_the_running_elwood(tmp_path: Path) -> No
 async def test_a_second_ctrl_c_leaves_a_hanging_elwood(tmp_path: Path) -> None:
     async with town(tmp_path) as t:
         await t.start()
-        t.hang()
-        async with beside(t, "once", "say m0001") as process:
-            await t.asks(1)
+        t.hang_model()
+        async with start_command(t, "once", "say m0001") as process:
+            await t.wait_for_requests(1)
             assert t.process is not None
             t.process.send_signal(signal.SIGSTOP)
             process.send_signal(signal.SIGINT)

@@ -28,7 +28,7 @@ from elwood.app.config.load import load
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.journal import Verified, verify
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, MODEL, Home, undated
+from tests.journeys.home import MINE, MODEL, Home, remove_times
 from tests.model_roles import asking
 
 KEPT = ("PATH", "PYTHONPATH", "LANG")
@@ -37,7 +37,7 @@ KEPT = ("PATH", "PYTHONPATH", "LANG")
 async def test_one_telegram_message(h: Home) -> None:
     async with h.life() as life:
         number = h.fake.say("*hello*")
-        await life.settled()
+        await life.wait_until_idle()
         me, route = f"tg:{OWNER}", Route("telegram", chat=str(OWNER))
         match h.entries():
             case [
@@ -91,7 +91,7 @@ async def test_one_tool_call(h: Home) -> None:
             ]:
                 assert [call.name for call in asking.calls] == ["look", "act"]
                 assert text == saying.text == "re: saw there | acted on boldly"
-                assert undated(footer) == "— What I actually did —\n✓ look there\n✓ act boldly"
+                assert remove_times(footer) == "— What I actually did —\n✓ look there\n✓ act boldly"
             case other:
                 pytest.fail(f"another journey: {other}")
         assert h.effects.done == ["look there", "act boldly"]

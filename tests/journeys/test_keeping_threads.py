@@ -6,7 +6,7 @@ from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.client import ModelRequest
 from elwood.features.daily_notes.notes import MAX_DAILY
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import Home, newest
+from tests.journeys.home import Home, newest_message
 from tests.journeys.test_learning import STRANGER
 from tests.journeys.test_memory import typed
 
@@ -16,10 +16,10 @@ TOOLS = ("create_thread", "append_thread", "search_memory")
 @pytest.fixture
 def keeping(h: Home) -> Home:
     def think(request: ModelRequest) -> Completion:
-        name, _, given = newest(request).partition(" ")
+        name, _, given = newest_message(request).partition(" ")
         if isinstance(request.messages[-1], Human) and name in TOOLS:
             return call((f"c{len(request.messages)}", name, given))
-        return answer(f"re: {newest(request)}")
+        return answer(f"re: {newest_message(request)}")
 
     h.more_tools, h.think = TOOLS, think
     return h
@@ -54,7 +54,7 @@ async def test_a_thread_is_created_extended_found_and_shown(keeping: Home) -> No
             "Sowed peas",
         ]
         assert "no thread with that name" in await life.say("/threads ../USER")
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_untrusted_text_stays_out_of_trusted_threads(keeping: Home) -> None:

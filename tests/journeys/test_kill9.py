@@ -30,9 +30,9 @@ from tests.fake_model_rules import Json
 from tests.fake_models import Say, Step
 from tests.fake_telegram import OWNER, FakeTelegram, SentMessage
 from tests.features.tasks.timetables import keeping
-from tests.journeys.judging import approvals, asked_and_waiting, fold, misjudged, read
-from tests.journeys.outcomes import misplanned
-from tests.journeys.service import FRIENDS, GROUP, MARK, Town, obedient, town
+from tests.journeys.judging import approvals, fold, read, undecided_calls, wrong_decisions
+from tests.journeys.outcomes import wrong_outcomes
+from tests.journeys.service import FRIENDS, GROUP, MARK, Town, follow_requests, town
 
 # Default number of rounds (--kills), and how many must have reached each stage.
 KILLS, MANY = 8, 100
@@ -162,7 +162,7 @@ class World:
         here = self.here
         states = {name: fold(here.state, name) for name in here.journals()}
         idle = all(s.is_idle and next_work(s, MOVING) is None for s in states.values())
-        asked, waiting = asked_and_waiting(approvals(here.state)[1], states)
+        asked, waiting = undecided_calls(approvals(here.state)[1], states)
         table = self.table()
         agenda = rules.agenda(table, time.time())
         late = [one for one in table.tasks.values() if one.task.origin == "talk" and not one.retry]
@@ -176,17 +176,19 @@ class World:
             table.apply(seq, at, entry)
         return table
 
-    def broken(self, until: float) -> list[str]:
+    def broken_promises(self, until: float) -> list[str]:
         """List the broken promises; tasks are judged *until* then."""
         here = self.here
-        logs, said = here.journals(), "\n".join(here.said())
+        logs, said = here.journals(), "\n".join(here.sent_texts())
         log = read(here.state / "schedule.jsonl", TimetableEntry)
         later = {one.task.title for one in self.table().tasks.values() if one.retry}
         return [
-            *here.broken(self.pushed),
-            *misjudged(logs, approvals(here.state)[0], ("act",)),
+            *here.broken_promises(self.pushed),
+            *wrong_decisions(logs, approvals(here.state)[0], ("act",)),
             # Each of the owners can be the latest writer, and gets the reports.
-            *misplanned(log, until, [text for one in FRIENDS for text in here.said(one)], logs),
+            *wrong_outcomes(
+                log, until, [text for one in FRIENDS for text in here.sent_texts(one)], logs
+            ),
             *(f"never heard of: {one}" for one in self.planned if one not in said + str(later)),
             *self._commands([entry for journal in logs.values() for entry in journal], said),
         ]
@@ -250,7 +252,7 @@ async def test_kills_at_random_instants_break_no_promise(
     mark = f"elwood-test-{random.randrange(10**12)}"
 
     def thoughtful(body: Json) -> Step:
-        step = obedient(body, mark)
+        step = follow_requests(body, mark)
         assert isinstance(step, Say)
         return attrs.evolve(step, delay=chance.uniform(0.0, 0.06))
 
@@ -279,11 +281,11 @@ async def test_kills_at_random_instants_break_no_promise(
             nursery.cancel_scope.cancel()
         await here.stop()
 
-        found = world.broken(until)
+        found = world.broken_promises(until)
         assert found == [], "\n".join(found)
         assert alive(mark) == set()
-        assert here.running() == set()
-        await here.verify()
+        assert here.command_processes() == set()
+        await here.verify_receipts()
     entries = [entry for journal in here.journals().values() for entry in journal]
     calls = Counter(entry.outcome for entry in entries if isinstance(entry, CallEnded))
     rulings = approvals(here.state)[0]

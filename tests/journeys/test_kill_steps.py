@@ -16,9 +16,9 @@ from elwood.foundation.storage.journal import Verified, verify
 from tests.fake_telegram import OWNER
 from tests.journeys.crashing import Trial
 from tests.journeys.home import MINE
-from tests.journeys.judging import approvals, journals, key_of, misjudged
-from tests.journeys.outcomes import NEWS, misplanned
-from tests.journeys.stories import OF_TALK, STORIES, tells
+from tests.journeys.judging import approvals, journals, key_of, wrong_decisions
+from tests.journeys.outcomes import NEWS, wrong_outcomes
+from tests.journeys.stories import OF_TALK, STORIES, tell_story
 
 # Stories in which actors crash.
 FALLS = ("in time, and late", "acts", "reminder", "heartbeat", "fails twice", "allowed late")
@@ -28,22 +28,22 @@ CALLS = "a tool, and then a model"
 BEHIND = 30
 
 
-def broken(trial: Trial) -> list[str]:
+def broken_promises(trial: Trial) -> list[str]:
     """List the broken promises."""
     h = trial.home
     logs, free = journals(h.state), h.config().get(PolicySettings).allow
     return [
-        *h.broken(),
-        *misjudged(logs, approvals(h.state)[0], free),
-        *misplanned(trial.log(), trial.ended_at, h.fake.texts(OWNER), logs),
+        *h.broken_promises(),
+        *wrong_decisions(logs, approvals(h.state)[0], free),
+        *wrong_outcomes(trial.log(), trial.ended_at, h.fake.texts(OWNER), logs),
         *(f"{row.task.id} still runs" for row in trial.table().tasks.values() if row.run),
-        *_shown(trial),
-        *_recorded(trial),
-        *_noted(trial),
+        *_check_questions(trial),
+        *_check_records(trial),
+        *_check_notes(trial),
     ]
 
 
-def _shown(trial: Trial) -> list[str]:
+def _check_questions(trial: Trial) -> list[str]:
     """Check that each open question was sent to the owner, none twice without a mark."""
     calls = approvals(trial.home.state)[1].calls
     shown = {data.split(":")[1] for data in trial.prompts}
@@ -52,7 +52,7 @@ def _shown(trial: Trial) -> list[str]:
     return found + [f"never shown: {call}" for call in unseen]
 
 
-def _recorded(trial: Trial) -> list[str]:
+def _check_records(trial: Trial) -> list[str]:
     """Check that each effect is in the records, once for each time."""
     done = Counter(what for what in trial.home.effects.done if what.startswith("act"))
     logs = journals(trial.home.state).values()
@@ -61,7 +61,7 @@ def _recorded(trial: Trial) -> list[str]:
     return [f"{what}: done {n} times, {known[what]} records" for what, n in (done - known).items()]
 
 
-def _noted(trial: Trial) -> list[str]:
+def _check_notes(trial: Trial) -> list[str]:
     """Check that the owner's conversation has each answer posted from elsewhere once."""
     logs = journals(trial.home.state)
     replies = [e for name, log in logs.items() if name != MINE for e in log]
@@ -85,20 +85,20 @@ def results(trial: Trial) -> dict[tuple[str, float], str]:
     return found
 
 
-def decided(trial: Trial) -> list[str]:
+def call_decisions(trial: Trial) -> list[str]:
     """Return the decisions about calls."""
     entries = [e for log in journals(trial.home.state).values() for e in log]
     found = dict.fromkeys((key_of(e), e.ruling) for e in entries if isinstance(e, CallDecided))
     return [ruling for _, ruling in found]
 
 
-def acts(trial: Trial) -> list[str]:
+def act_outcomes(trial: Trial) -> list[str]:
     """Return the outcomes of the calls."""
     entries = [e for log in journals(trial.home.state).values() for e in log]
     return [e.outcome for e in entries if isinstance(e, CallEnded) and e.tool == "act"]
 
 
-def steps(total: int, name: str, request: pytest.FixtureRequest) -> Sequence[int]:
+def choose_steps(total: int, name: str, request: pytest.FixtureRequest) -> Sequence[int]:
     """Choose some of *total* steps, different ones for each story; with --kill-every 1 all."""
     every = request.config.getoption("--kill-every")
     return range(1 + [*STORIES].index(name) % every, total + 1, every)
@@ -109,11 +109,11 @@ def test_a_kill_at_any_step_breaks_no_promise(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
     calm = Trial(tmp_path / "calm", STORIES[name]).run()
-    assert broken(calm) == []
+    assert broken_promises(calm) == []
     found = {}
-    for at in steps(len(calm.names), name, request):
+    for at in choose_steps(len(calm.names), name, request):
         trial = Trial(tmp_path / str(at), STORIES[name], at).run()
-        wrong = broken(trial)
+        wrong = broken_promises(trial)
         if name not in (*OF_TALK, CALLS) and results(trial) != results(calm):
             wrong.append(f"{results(trial)} instead of {results(calm)}")
         if more := set(trial.home.effects.done) - set(calm.home.effects.done):
@@ -138,9 +138,9 @@ def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
     """Elwood keeps running: only the actor that writes or thinks restarts."""
     calm = Trial(tmp_path / "calm", STORIES[name]).run()
     found = {}
-    for at in steps(len(calm.names), name, request):
+    for at in choose_steps(len(calm.names), name, request):
         trial = Trial(tmp_path / str(at), STORIES[name], at, bug=Bug).run()
-        if wrong := broken(trial):
+        if wrong := broken_promises(trial):
             found[f"{at} ({trial.names[at - 1]})"] = wrong
         assert trial.lives == 1
         assert name in OF_TALK or results(trial) == results(calm)
@@ -161,7 +161,7 @@ def test_two_kills_at_any_steps_break_no_promise(
     found = {}
     for name, first, second in random.Random(5).sample(pairs, many):
         trial = Trial(tmp_path / f"{name}-{first}-{second}", STORIES[name], first, second).run()
-        if wrong := broken(trial):
+        if wrong := broken_promises(trial):
             found[name, first, second] = [
                 trial.names[first - 1],
                 trial.names[second - 1 : second],
@@ -174,7 +174,7 @@ def test_two_kills_at_any_steps_break_no_promise(
 def test_each_story_contains_its_events(tmp_path: Path) -> None:
     """So a kill in them happens where it is intended."""
     told = {name: Trial(tmp_path / name, story).run() for name, story in OF_TALK.items()}
-    assert {name: (decided(trial), acts(trial)) for name, trial in told.items()} == {
+    assert {name: (call_decisions(trial), act_outcomes(trial)) for name, trial in told.items()} == {
         "talk": ([], ["ok"]),
         "in time, and late": (["once", "once"], ["ok", "waiting", "ok"]),
         "denied, in time and late": (["denied", "denied"], ["denied", "waiting"]),
@@ -207,9 +207,9 @@ def test_a_command_and_a_yes_work_in_any_order(tmp_path: Path, command: str) -> 
     """On a slow disk, so that the steps of both interleave."""
     for number in range(12):
         pause = f"pause {100 + number / 2}"
-        story = tells("call act late a, act late b", pause, command, "hello", slow=0.5)
+        story = tell_story("call act late a, act late b", pause, command, "hello", slow=0.5)
         trial = Trial(tmp_path / str(number), story).run()
-        assert broken(trial) == []
+        assert broken_promises(trial) == []
         assert isinstance(verify(trial.home.journal()), Verified)
 
 
@@ -221,7 +221,7 @@ def test_an_abandoned_turn_closes_its_question(tmp_path: Path) -> None:
     for second, third in product(range(1, 6), repeat=2):
         kills = (asked, asked + second, asked + second + third)
         trial = Trial(tmp_path / f"{second}-{third}", story, *kills).run()
-        assert broken(trial) == []
+        assert broken_promises(trial) == []
         if any(isinstance(entry, Replied) and entry.failed for entry in trial.home.entries()):
             given_up += 1
             assert approvals(trial.home.state)[1].calls.open() == []
@@ -234,7 +234,7 @@ def test_a_yes_without_effect_is_reported(tmp_path: Path) -> None:
     begun = Trial(tmp_path / "calm", story).run().names.index("after write turn") + 1
     trial = Trial(tmp_path / "cut", story, begun, begun + 2).run()
     assert trial.names[begun + 1] == "after write turn"
-    assert broken(trial) == []
+    assert broken_promises(trial) == []
     assert trial.home.texts()[-1].startswith("I tried this several times")
     assert trial.home.effects.done == []
 
@@ -246,6 +246,6 @@ def test_an_interrupted_run_is_reported_once(tmp_path: Path) -> None:
     acted = next(n for n, name in enumerate(calm.names, 1) if name.startswith("after act"))
     assert any(text.startswith(NEWS) for text in calm.home.texts())
     trial = Trial(tmp_path / "cut", story, acted).run()
-    assert broken(trial) == []
+    assert broken_promises(trial) == []
     about = [text for text in trial.home.texts() if "? act" in text or text.startswith(NEWS)]
     assert len(about) == 1, about

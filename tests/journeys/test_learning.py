@@ -15,7 +15,7 @@ from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.store_alone import holding
-from tests.journeys.home import Home, newest
+from tests.journeys.home import Home, newest_message
 from tests.journeys.test_memory import equip, thinking, typed
 
 QUIET = LearningSettings().quiet + 30
@@ -37,7 +37,7 @@ class Watching:
 
     def think(self, request: ModelRequest) -> Completion:
         if request.prompt.system != PROMPT.system:
-            name, _, given = newest(request).partition(" ")
+            name, _, given = newest_message(request).partition(" ")
             if name == "ask_user" and isinstance(request.messages[-1], Human):
                 return call(("c1", name, given))
             return thinking(request)
@@ -49,7 +49,7 @@ class Watching:
         self.facts = [(key, text)]
 
 
-async def a_day(h: Home, *texts: str) -> None:
+async def spend_day(h: Home, *texts: str) -> None:
     """Send a message, be idle, and continue on another day in another process."""
     async with h.life() as life:
         await life.say(*texts)
@@ -67,14 +67,14 @@ def notes(h: Home) -> dict[str, str]:
     return {note.key: note.text for note in found if note.status == "active"}
 
 
-def waiting(h: Home) -> list[Path]:
+def pending_facts(h: Home) -> list[Path]:
     return [*(h.state / "memory").glob("seen-*.md")]
 
 
 async def test_a_suggestion_is_asked_once_and_saved_by_a_press(h: Home) -> None:
     Watching(h).sees("sister-birthday", BIRTHDAY)
     for day in range(4):
-        await a_day(h, f"({day}) My sister has her birthday on 4 May!")
+        await spend_day(h, f"({day}) My sister has her birthday on 4 May!")
     assert not notes(h)
     [question] = questions(h)
     assert BIRTHDAY in question.text
@@ -87,38 +87,38 @@ async def test_a_suggestion_is_asked_once_and_saved_by_a_press(h: Home) -> None:
         keep, _ = question.buttons
         h.fake.press(keep, message=question)
         await life.until(lambda: notes(h) == {"sister-birthday": BIRTHDAY})
-        await life.settled()
-        assert not waiting(h)
+        await life.wait_until_idle()
+        assert not pending_facts(h)
         assert "label: trusted" in (h.state / "memory" / "sister-birthday.md").read_text()
         assert await life.say("/memory undo") == "Removed: sister-birthday."
         assert not notes(h)
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_forgotten_facts_are_not_learned_again_under_any_name(h: Home) -> None:
     watching = Watching(h, mode="auto", threshold=2)
     watching.sees("party", BIRTHDAY)
     save = typed("save_memory", key="sister-birthday", content=BIRTHDAY)
-    await a_day(h, save)
-    assert len(waiting(h)) == 1
+    await spend_day(h, save)
+    assert len(pending_facts(h)) == 1
     watching.facts = []
     async with h.life() as life:
         h.fake.say(typed("forget_memory", keys=["sister-birthday"]))
         await life.until(lambda: questions(h))
         [question] = questions(h)
         h.fake.press(question.button("o"), message=question)
-        await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
-        await life.settled()
+        await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.call_outcomes())
+        await life.wait_until_idle()
         # Its observations are gone too; the message is only in the log.
         await trio.sleep(3.0)
         assert all(name.startswith("sessions/") for name in holding(h.state, "zanzibar"))
         assert holding(h.folder / "workspace", "zanzibar") == []
     for key, text in (("party", BIRTHDAY), ("sister-birthday", "On 4 May, she says.")):
         watching.sees(key, text)
-        await a_day(h, f"The 4th of May, says {key}!")
+        await spend_day(h, f"The 4th of May, says {key}!")
     assert len(watching.passes) == 3
     assert not notes(h)
-    assert not waiting(h)
+    assert not pending_facts(h)
 
 
 async def test_untrusted_facts_wait_for_the_owner(h: Home) -> None:
@@ -131,10 +131,10 @@ async def test_untrusted_facts_wait_for_the_owner(h: Home) -> None:
         await trio.sleep(86_400)
     assert not notes(h)
     assert not questions(h)
-    assert len(waiting(h)) == 2
+    assert len(pending_facts(h)) == 2
     watching.facts = []
     before = len(h.asked)
-    await a_day(h, "/memory pending", "/new", "What is my bank account?")
+    await spend_day(h, "/memory pending", "/new", "What is my bank account?")
     assert any("may contain strangers' words" in text for text in h.texts())
     assert len(h.asked) > before
     assert "4711" not in repr(h.asked[before:])
@@ -142,7 +142,7 @@ async def test_untrusted_facts_wait_for_the_owner(h: Home) -> None:
 
 async def test_only_the_owner_lists_and_decides_pending_facts(h: Home) -> None:
     Watching(h).sees("tea", "Likes tea.")
-    await a_day(h, "I like tea")
+    await spend_day(h, "I like tea")
     async with h.life() as life:
         assert "Likes tea" not in await life.say("/memory pending", forward_origin=STRANGER)
 
@@ -150,13 +150,13 @@ async def test_only_the_owner_lists_and_decides_pending_facts(h: Home) -> None:
 async def test_an_answer_to_the_model_is_not_a_command(h: Home) -> None:
     """Otherwise a model steered by strangers could make the owner confirm a fact."""
     Watching(h).sees("tea", "Likes tea.")
-    await a_day(h, "I like tea")
+    await spend_day(h, "I like tea")
     async with h.life() as life:
         code = (await life.say("/memory pending")).split(":")[0]
         option = json.dumps([f"/memory keep {code}", "no"])
         h.fake.say(f'ask_user {{"question": "Weather?", "options": {option}}}')
         await life.until(lambda: questions(h))
-        await life.settled()
+        await life.wait_until_idle()
         [question] = questions(h)
         h.fake.press(question.buttons[0], message=question)
         await life.until(lambda: "replying to: Weather?" in h.texts()[-1])

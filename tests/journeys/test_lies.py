@@ -8,12 +8,12 @@ from elwood.agent.session.reading.receipts import HEAD, NOTHING
 from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import OTHER, Home, newest
+from tests.journeys.home import OTHER, Home, newest_message
 
 
 async def test_receipts_below_a_lie_say_that_nothing_was_done(h: Home) -> None:
     lie, honest = "I have sent the mail to Anna.", "Shall I send the mail to Anna?"
-    h.think = lambda request: answer(lie if newest(request) == "lie" else honest)
+    h.think = lambda request: answer(lie if newest_message(request) == "lie" else honest)
     async with h.life() as life:
         assert await life.say("lie") == f"{lie}\n\n{HEAD}\n{NOTHING}"
         assert await life.say("ask") == honest
@@ -36,11 +36,11 @@ async def test_only_the_real_receipts_have_the_heading(h: Home) -> None:
 @pytest.mark.parametrize("unit", ["-", "—", "|---", "漢"])
 async def test_a_repetitive_answer_does_not_block_others(h: Home, unit: str) -> None:
     long = f"Look: {unit * 200_000}"[:200_000] + " end"
-    h.think = lambda request: answer(long if newest(request) == "repeat" else "Here I am.")
+    h.think = lambda request: answer(long if newest_message(request) == "repeat" else "Here I am.")
     async with h.life() as life:
         h.fake.say("repeat", chat=OWNER, user=OWNER)
         h.fake.say("and me?", chat=OTHER, user=OTHER)
-        await life.settled()
+        await life.wait_until_idle()
 
     assert h.texts(OTHER) == ["Here I am."]
     begun = h.texts(OWNER)[0]

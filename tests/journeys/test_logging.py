@@ -17,9 +17,9 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.reading.records import History
 from elwood.foundation import log
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.journeys.home import MINE, Home, obedient
+from tests.journeys.home import MINE, Home, follow_message
 from tests.journeys.judging import read
-from tests.journeys.test_approval_journeys import LATE, asked, asking, press
+from tests.journeys.test_approval_journeys import LATE, press, require_approval, wait_for_question
 from tests.journeys.test_clock import ALWAYS, HALF_HOUR, pass_time, write
 
 SECRET = "sk-very-long-and-secret-4711"
@@ -59,16 +59,16 @@ def kinds(lines: list[Line]) -> list[tuple[str, bool]]:
 async def test_one_id_is_logged_for_everything_a_message_causes(h: Home, written: Written) -> None:
     """Also in work that begins later, after a yes, and in the records."""
     written.begin()
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         await life.say("hello")
         hello = len(written.lines())
         h.fake.say("call act boldly")
-        question = await asked(h, life)
-        await life.settled()
+        question = await wait_for_question(h, life)
+        await life.wait_until_idle()
         await life.until(lambda: "waits" in h.texts()[-1])
         await press(h, life, question, "o")
         await life.until(lambda: len(h.effects.done) == 1)
-        await life.settled()
+        await life.wait_until_idle()
     caused = [line for line in written.lines()[hello:] if line.get("message")]
     assert len({line["message"] for line in caused}) == 1
     assert kinds(caused) == [
@@ -102,7 +102,7 @@ async def test_denials_retries_and_failures_are_warnings_or_errors(
     def think(request: ModelRequest) -> Completion:
         if isinstance(request.messages[-1], Human) and faults:
             raise ModelFailure("scripted", faults.pop())
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     written.begin()

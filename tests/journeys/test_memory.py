@@ -9,7 +9,7 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
 from tests.agent.session.scripted import answer, call
 from tests.features.memory.store_alone import holding
-from tests.journeys.home import OTHER, Home, newest
+from tests.journeys.home import OTHER, Home, newest_message
 from tests.reminders import OFFERED
 
 TOOLS = ("save_memory", "search_memory", "forget_memory")
@@ -18,7 +18,7 @@ BIRTHDAY = {"key": "sister-birthday", "content": "My sister's birthday is 4 May,
 
 def thinking(request: ModelRequest) -> Completion:
     """Call the named tool with the arguments after it; repeat all other text."""
-    text = newest(request)
+    text = newest_message(request)
     name, _, given = text.partition(" ")
     said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
     if isinstance(said[-1], Human) and name in TOOLS:
@@ -48,7 +48,7 @@ async def test_a_saved_note_is_known_in_another_conversation(h: Home) -> None:
         assert "I have 1 note" in await life.say("/memory")
         assert "4 May" in await life.say("/memory show sister-birthday")
         assert "no note called tea" in await life.say("/memory show tea")
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_matching_notes_are_included_with_their_label(h: Home) -> None:
@@ -72,7 +72,7 @@ async def test_matching_notes_are_included_with_their_label(h: Home) -> None:
         assert "obey" not in "".join(request.prompt.system for request in h.asked)
         await life.say("And my sister's birthday?", "Tell me of trains")
         assert len([entry for entry in h.entries() if isinstance(entry, Reminded)]) == 1
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_no_notes_are_included_where_others_speak(h: Home) -> None:
@@ -81,7 +81,7 @@ async def test_no_notes_are_included_where_others_speak(h: Home) -> None:
     async with h.life() as life:
         h.fake.say(typed("save_memory", **BIRTHDAY))
         strange = h.state / "memory" / "obey.md"
-        await life.settled()
+        await life.wait_until_idle()
         strange.write_text("forecast: rain")
         await life.say("/new")
         await trio.sleep(10)
@@ -103,8 +103,8 @@ async def test_forgetting_asks_first_and_keeps_only_the_logs(h: Home) -> None:
         assert "zanzibar" not in question.text
         assert (h.state / "memory" / "sister-birthday.md").exists()
         h.fake.press(question.button("o"), message=question)
-        await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
-        await life.settled()
+        await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.call_outcomes())
+        await life.wait_until_idle()
         assert "I have no notes yet" in await life.say("/memory")
     left = holding(h.state, "zanzibar")
     assert left
@@ -131,7 +131,7 @@ async def test_a_memory_crash_gives_an_error_result(h: Home) -> None:
         )
         await trio.sleep(10)  # the supervisor waits a little before the restart
         assert "4 May" in await life.say(typed("search_memory", query="birthday"))
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_correction_applies_immediately_and_can_be_undone(h: Home) -> None:

@@ -8,14 +8,14 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
 from tests.agent.session.test_reading_cli import run
 from tests.journeys.home import FREE, MINE, Home
-from tests.journeys.stories import nesting
+from tests.journeys.stories import add_nesting_tool
 
 CHAIN = "chain boldly"
 
 
 def prepare(h: Home) -> None:
     h.settings["policy"] = PolicySettings(allow=(*FREE, "chain"))
-    nesting(h)
+    add_nesting_tool(h)
 
 
 async def test_nested_calls_are_shown_in_all_receipts(
@@ -69,15 +69,15 @@ async def test_a_started_nested_call_is_not_repeated_after_a_kill(h: Home, row: 
     h.kill(place, nth=nth)
     async with h.life() as life:
         h.fake.say(f"call {CHAIN}")
-        await life.died()
+        await life.wait_for_kill()
     assert h.effects.done.count("act boldly") == acted
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     assert h.effects.done.count("act boldly") == acted
-    ended = [one for one in h.ended() if not one[0].startswith("look")]
+    ended = [one for one in h.call_outcomes() if not one[0].startswith("look")]
     assert ended == [*inner, (CHAIN, "unknown")]
     outer = next(e for e in h.entries() if isinstance(e, CallEnded) and e.tool == "chain")
     assert "It was not repeated." in outer.text
     known = "".join(f" It had made these calls: {what} ({how})." for what, how in inner)
     assert outer.text.endswith(f"not repeated.{known}")
-    assert not h.broken()
+    assert not h.broken_promises()

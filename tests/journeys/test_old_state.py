@@ -66,7 +66,7 @@ class Elsewhere(Bindings):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tarfile.TarFile]:
+def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a fixture archive, whose members are extracted unchanged."""
     with tarfile.open(path) as archive:
         # Not an argument of extractall, which has no such argument before Python 3.11.4.
@@ -75,37 +75,37 @@ def opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 @asynccontextmanager
-async def old_town(folder: Path, *, empty: bool = False) -> AsyncIterator[Town]:
+async def make_old_town(folder: Path, *, empty: bool = False) -> AsyncIterator[Town]:
     """Create a town with the old state, or empty, at the time of that state."""
     async with town(folder, free=(), more=OWNER_OF_IT, ahead=AT - time.time()) as here:
         here.models.otherwise = obey
         here.models.bindings = Elsewhere()
         here.telegram.go_on(NEXT_UPDATE, NEXT_MESSAGE)
         if not empty:
-            with opened(ARCHIVES[1]) as archive:
+            with open_archive(ARCHIVES[1]) as archive:
                 archive.extractall(folder)
         yield here
 
 
-def told(here: Town, chat: int | None = None) -> list[str]:
+def other_messages(here: Town, chat: int | None = None) -> list[str]:
     """Return messages sent (in *chat*), without the notices of each start."""
-    return [text for text in here.said(chat) if not text.startswith(NOT_READ)]
+    return [text for text in here.sent_texts(chat) if not text.startswith(NOT_READ)]
 
 
 async def say(here: Town, text: str, chat: int = OWNER) -> str:
     """Send a message, and wait for the next answer in that chat."""
-    before = len(told(here, chat))
+    before = len(other_messages(here, chat))
     here.telegram.say(text, chat=chat, user=chat)
-    await here.until(lambda: len(told(here, chat)) > before)
-    return told(here, chat)[-1]
+    await here.until(lambda: len(other_messages(here, chat)) > before)
+    return other_messages(here, chat)[-1]
 
 
 def questions(here: Town) -> list[SentMessage]:
     """List the questions about calls with open buttons."""
-    return [sent for sent in here.buttons() if QUESTION in sent.text]
+    return [sent for sent in here.open_questions() if QUESTION in sent.text]
 
 
-async def question(here: Town) -> SentMessage:
+async def wait_for_question(here: Town) -> SentMessage:
     """Wait for the only question."""
     await here.until(lambda: questions(here))
     [found] = questions(here)
@@ -115,18 +115,18 @@ async def question(here: Town) -> SentMessage:
 async def catch_up(here: Town) -> None:
     """Start, and wait until the interrupted work has ended."""
     await here.start()
-    await here.until(lambda: told(here, OWNER) and told(here, GUEST))
-    await question(here)
+    await here.until(lambda: other_messages(here, OWNER) and other_messages(here, GUEST))
+    await wait_for_question(here)
 
 
-async def output(here: Town, *arguments: str) -> str:
+async def run_command(here: Town, *arguments: str) -> str:
     """Run a successful command; return its output."""
     done = await here.command(*arguments)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
 
-def heard(body: Json) -> str:
+def request_text(body: Json) -> str:
     """Return all messages of a request as text."""
     return json.dumps(body["messages"])
 
@@ -139,40 +139,42 @@ def outcomes(here: Town) -> tuple[Counter[str], Counter[str]]:
 
 
 async def test_interrupted_work_is_finished_once(tmp_path: Path) -> None:
-    async with old_town(tmp_path / "old") as here:
+    async with make_old_town(tmp_path / "old") as here:
         await catch_up(here)
-        asked = await question(here)
+        asked = await wait_for_question(here)
         assert INVITATION in asked.text
         here.telegram.press(asked.button("o"), message=asked)
         # The policy has changed since then, so that yes does not count (AP-26).
         await here.until(lambda: questions(here) and questions(here) != [asked])
         again = questions(here)[-1]
         assert INVITATION in again.text
-        assert INVITATION not in told(here, GUEST)
+        assert INVITATION not in other_messages(here, GUEST)
         here.telegram.press(again.button("o"), message=again)
-        await here.until(lambda: INVITATION in told(here, GUEST))
-        await here.until(lambda: any("allowed once by you" in text for text in told(here, OWNER)))
+        await here.until(lambda: INVITATION in other_messages(here, GUEST))
+        await here.until(
+            lambda: any("allowed once by you" in text for text in other_messages(here, OWNER))
+        )
         await here.stop()
-        before = told(here)
+        before = other_messages(here)
         await here.start()
         await say(here, "Is there anything left?")
         await here.stop()
 
-        assert [text for text in told(here, OWNER) if "Halibut ready" in text] == [
+        assert [text for text in other_messages(here, OWNER) if "Halibut ready" in text] == [
             "You said: Is the Halibut ready?"
         ]
-        assert told(here, GUEST) == ["(again) You said: Good night, Elwood", INVITATION]
-        assert told(here) == [*before, "You said: Is there anything left?"]
+        assert other_messages(here, GUEST) == ["(again) You said: Good night, Elwood", INVITATION]
+        assert other_messages(here) == [*before, "You said: Is there anything left?"]
         started = [e for e in here.journals()["tg-1001"] if isinstance(e, CallStarted)]
         assert len({(e.turn, e.call) for e in started}) == len(started)
         received, answered = outcomes(here)
         assert received == answered
         assert set(received.values()) == {1}
-        await here.verify()
+        await here.verify_receipts()
 
 
 async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> None:
-    async with old_town(tmp_path / "old") as here:
+    async with make_old_town(tmp_path / "old") as here:
         await catch_up(here)
         assert await say(here, "Where do I live?") == "You said: Where do I live?"
         first = here.models.bodies[-1]
@@ -180,10 +182,10 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
         second = here.models.bodies[-1]
 
         for words in ("I have moved to Oslo", "sail to Stavanger", "Is the Halibut ready?"):
-            assert words in heard(first)
+            assert words in request_text(first)
         # An archived conversation, and a retracted turn.
         for words in ("parcel 150", "sail to Bergen"):
-            assert words not in heard(first)
+            assert words not in request_text(first)
         calls = [
             block["name"]
             for message in first["messages"]
@@ -195,8 +197,8 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
         soul = (here.folder / "workspace" / "SOUL.md").read_text().strip()
         assert soul in "\n".join(block["text"] for block in first["system"])
         assert (second["system"], second["tools"]) == (first["system"], first["tools"])
-        assert heard(second).startswith(
-            heard({"messages": first["messages"][:-1]}).removesuffix("]")
+        assert request_text(second).startswith(
+            request_text({"messages": first["messages"][:-1]}).removesuffix("]")
         )
 
         # The permanent permission is stored, but the tool has changed, so it needs a new one.
@@ -205,8 +207,10 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
         await here.until(lambda: questions(here) and "Ahoy from Ann!" in questions(here)[-1].text)
         asked = questions(here)[-1]
         here.telegram.press(asked.button("o"), message=asked)
-        await here.until(lambda: "✓ send_message tg:2002 · allowed once" in told(here, OWNER)[-1])
-        assert told(here, GUEST)[-1] == "Ahoy from Ann!"
+        await here.until(
+            lambda: "✓ send_message tg:2002 · allowed once" in other_messages(here, OWNER)[-1]
+        )
+        assert other_messages(here, GUEST)[-1] == "Ahoy from Ann!"
 
         assert "blue" in await say(here, 'Look\n/call search_memory {"query": "Halibut"}')
         memory = await say(here, "/memory")
@@ -217,30 +221,30 @@ async def test_the_conversation_continues_with_its_history(tmp_path: Path) -> No
         assert re.search("next tomorrow.* 07:30 CET; last today.* 19:38 CET: done", tasks)
         assert NEW_CENTURY.search(tasks)
         assert "paused by the owner" in tasks
-        await here.until(lambda: any(text.startswith(NOT_READ) for text in here.said(OWNER)))
+        await here.until(lambda: any(text.startswith(NOT_READ) for text in here.sent_texts(OWNER)))
         assert "useless" not in tasks
         assert "kettle" not in tasks
 
         assert "3 before the trip" in await say(here, "/sessions")
         await say(here, "/resume before the trip")
         await say(here, "Where are we?")
-        assert "plants" in heard(here.models.bodies[-1])
-        assert "Stavanger" not in heard(here.models.bodies[-1])
+        assert "plants" in request_text(here.models.bodies[-1])
+        assert "Stavanger" not in request_text(here.models.bodies[-1])
         await say(here, "/resume 1")
         await say(here, "What do I like?")
-        assert "parcel 7 is at the harbour" in heard(here.models.bodies[-1])
+        assert "parcel 7 is at the harbour" in request_text(here.models.bodies[-1])
 
         # Admitted guests stay admitted, and refused people stay refused.
         assert await say(here, "Hello again", GUEST) == "You said: Hello again"
         here.telegram.say("And me?", chat=3003, user=3003)
         await here.until(lambda: not here.telegram.unconfirmed)
-        assert told(here, 3003) == []
+        assert other_messages(here, 3003) == []
         await here.stop()
-        await here.verify()
-        assert undocumented(here.state) <= {"heard.json", "learning.day", "skills"}  # unread
+        await here.verify_receipts()
+        assert undocumented_files(here.state) <= {"heard.json", "learning.day", "skills"}  # unread
 
 
-def undocumented(state: Path) -> set[str]:
+def undocumented_files(state: Path) -> set[str]:
     """List files in *state* that the operator's table of it does not name."""
     [table] = re.findall(r"## Files\n(.+?)\n\n", (ROOT / "docs/guides/files.md").read_text(), re.S)
     known = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| [^|]*", table, re.M)))
@@ -249,9 +253,9 @@ def undocumented(state: Path) -> set[str]:
 
 
 async def test_the_cli_reads_the_old_records(tmp_path: Path) -> None:
-    async with old_town(tmp_path / "old") as here:
-        await here.verify()
-        receipts = json.loads(await output(here, "receipts", "--json"))
+    async with make_old_town(tmp_path / "old") as here:
+        await here.verify_receipts()
+        receipts = json.loads(await run_command(here, "receipts", "--json"))
         assert Counter(one["outcome"] for one in receipts) == {
             "ok": 21,
             "denied": 1,
@@ -265,20 +269,22 @@ async def test_the_cli_reads_the_old_records(tmp_path: Path) -> None:
             "standing",
             "denied",
         }
-        listed = [line.split() for line in (await output(here, "session", "list")).splitlines()]
+        listed = [
+            line.split() for line in (await run_command(here, "session", "list")).splitlines()
+        ]
         assert {row[0]: row[6] for row in listed if row[0] in SESSIONS} == {
             name: str(turns) for name, turns in SESSIONS.items()
         }
-        assert "Halibut" in await output(here, "memory", "search", "blue boat")
-        shown = await output(here, "session", "show", "tg-2002")
+        assert "Halibut" in await run_command(here, "memory", "search", "blue boat")
+        shown = await run_command(here, "session", "show", "tg-2002")
         assert "Good night, Elwood" in shown
-        [backup] = (await output(here, "backup", "list")).splitlines()[1:]
+        [backup] = (await run_command(here, "backup", "list")).splitlines()[1:]
         assert " kB " in backup  # a backup is verified when it is restored: see below
 
 
 def test_an_old_closed_log_begins_with_the_same_state(tmp_path: Path) -> None:
     """The states at the heads of closed logs are a format, like the entries."""
-    with opened(CLOSED) as archive:
+    with open_archive(CLOSED) as archive:
         archive.extractall(tmp_path)
     closed = sorted(tmp_path.rglob("*.jsonl"))
     assert len(closed) == 9
@@ -286,39 +292,39 @@ def test_an_old_closed_log_begins_with_the_same_state(tmp_path: Path) -> None:
         entries, kind = KINDS.get(path.name, (Entry, Session))
         state, _ = replay(path, entries, kind)
         then = json.loads(path.read_bytes())["state"]
-        assert has(json.loads(msgspec.json.encode(state)), then)
+        assert contains(json.loads(msgspec.json.encode(state)), then)
         assert verify(path).gone
 
 
-def has(now: Json, then: Json) -> bool:
+def contains(now: Json, then: Json) -> bool:
     """Return True if *now* contains all of *then*; it may have more fields."""
     if isinstance(then, dict) and {"channel", "chat"} <= then.keys():
         then = msgspec.to_builtins(msgspec.convert(then, Route))  # its ids were integers
     if isinstance(now, dict) and isinstance(then, dict):
-        return all(key in now and has(now[key], value) for key, value in then.items())
+        return all(key in now and contains(now[key], value) for key, value in then.items())
     if isinstance(now, list) and isinstance(then, list):
-        return len(now) == len(then) and all(map(has, now, then))
+        return len(now) == len(then) and all(map(contains, now, then))
     return bool(now == then)
 
 
 async def test_an_old_backup_is_restored_elsewhere(tmp_path: Path) -> None:
-    with opened(ARCHIVES[1]) as archive:
+    with open_archive(ARCHIVES[1]) as archive:
         [member] = [one for one in archive.getmembers() if "/backups/" in one.name]
         archive.extract(member, tmp_path)
-    async with old_town(tmp_path / "new", empty=True) as here:
-        await output(here, "backup", "restore", str(tmp_path / member.name), "--yes")
-        await here.verify()
+    async with make_old_town(tmp_path / "new", empty=True) as here:
+        await run_command(here, "backup", "restore", str(tmp_path / member.name), "--yes")
+        await here.verify_receipts()
         await here.start()
         # Messages up to the second of the restore may have been answered by the replaced state.
-        here.telegram.clock = dated.ahead(AT - time.time() + 3600)
+        here.telegram.clock = dated.clock_ahead(AT - time.time() + 3600)
         here.telegram.say("Are you well?", chat=OWNER, user=OWNER)
-        await here.until(lambda: "You said: Are you well?" in told(here, OWNER))
-        assert "sail to Stavanger" in heard(here.models.bodies[-1])
+        await here.until(lambda: "You said: Are you well?" in other_messages(here, OWNER))
+        assert "sail to Stavanger" in request_text(here.models.bodies[-1])
         assert "No question is waiting for you" in await say(here, "/approvals")
         assert NEW_CENTURY.search(await say(here, "/tasks"))
         for asked in questions(here):  # closed, even if its buttons are still shown
             query = here.telegram.press(asked.button("o"), message=asked)
             await here.until(partial(here.telegram.answered.get, query))
         await here.stop()
-        await here.verify()
-        assert INVITATION not in told(here, GUEST)
+        await here.verify_receipts()
+        assert INVITATION not in other_messages(here, GUEST)

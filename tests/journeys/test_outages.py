@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelFailure, ModelRequest
 from elwood.agent.models.routing import Fault
-from tests.journeys.home import OTHER, Home, obedient
+from tests.journeys.home import OTHER, Home, follow_message
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 SOON = 10.0
@@ -35,7 +35,7 @@ async def test_work_continues_after_a_telegram_outage(
 
     async def think(request: ModelRequest) -> Completion:
         await go.wait()
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life():
@@ -68,7 +68,7 @@ async def test_work_continues_after_a_model_overload(h: Home) -> None:
     async with h.life():
         h.fake.say("hello")
         await trio.sleep(20)
-        h.think = obedient
+        h.think = follow_message
         asked = len(h.asked)
         with trio.fail_after(SOON):
             await h.fake.until(lambda: h.fake.sent)
@@ -90,5 +90,5 @@ async def test_work_continues_after_credit_is_added(h: Home) -> None:
             "(tried at 20:26)"
         )
         await trio.sleep(60)
-        h.think = obedient
+        h.think = follow_message
         assert await life.say("and now?") == "re: and now?"

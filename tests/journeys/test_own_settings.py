@@ -7,7 +7,7 @@ import trio
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import Home, newest
+from tests.journeys.home import Home, newest_message
 
 SHORT = '[personality]\ntext = "Answer in one line."'
 CURT = '[personality]\ntext = "Answer in one word."'
@@ -17,7 +17,7 @@ def setting(h: Home) -> None:
     """Let the model write the text after "be"."""
 
     def think(request: ModelRequest) -> Completion:
-        said = newest(request)
+        said = newest_message(request)
         if said.startswith("be "):
             return call(("c1", "change_settings", json.dumps({"text": said[3:]})))
         return answer("re: " + said)
@@ -37,7 +37,7 @@ async def test_a_change_is_shown_before_it_applies_and_can_be_undone(h: Home) ->
             assert text.splitlines()[1] in question.text
             assert text not in h.asked[-1].prompt.system
             h.fake.press(question.buttons[0], message=question)
-            await life.settled()
+            await life.wait_until_idle()
         assert '-text = "Answer in one line."' in question.text
         assert (h.state / "agent.toml").read_text() == CURT
         await life.say("hello")
@@ -51,7 +51,7 @@ async def test_a_change_is_shown_before_it_applies_and_can_be_undone(h: Home) ->
             await life.say("/settings undo")
         assert h.texts()[-1] == "There is no change to take back."
         assert (h.state / "agent.toml").read_text() == ""
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 BROKEN = """\
@@ -100,7 +100,7 @@ async def test_a_manual_mistake_is_reported_and_the_last_valid_file_applies(h: H
         assert "has an error" in h.texts()[-1]
         await life.say("/settings undo")
         assert path.read_text().startswith(SHORT)
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_an_unreadable_file_at_the_start_is_reported(h: Home) -> None:
@@ -111,7 +111,7 @@ async def test_an_unreadable_file_at_the_start_is_reported(h: Home) -> None:
         assert "it is larger than 20,000 bytes" in h.texts()[-1]
         await life.say("/settings undo")
         assert "There is no change to take back." in h.texts()[-1]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_an_unavailable_earlier_version_is_reported(h: Home) -> None:
@@ -128,7 +128,7 @@ async def test_an_unavailable_earlier_version_is_reported(h: Home) -> None:
         assert said.startswith("I could not take it back: ")
         assert path.read_text() == SHORT
         assert not [one for one in life.inspect().actors if one.restarts]
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_disabled_task_is_ignored(h: Home) -> None:
@@ -140,7 +140,7 @@ async def test_a_disabled_task_is_ignored(h: Home) -> None:
         async def served() -> int:
             await trio.sleep(100)  # until the file is checked again, and then the tasks
             await life.pass_time(3601.0)
-            await life.settled()
+            await life.wait_until_idle()
             return sum("Tea time." in text for text in h.texts())
 
         assert await served() == 1
@@ -149,7 +149,7 @@ async def test_a_disabled_task_is_ignored(h: Home) -> None:
         assert "Tea time" not in await life.say("/tasks")
         path.write_text(f"{tea}enabled = true\n")
         assert await served() == 2
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_people_in_the_configuration_need_no_code(h: Home) -> None:

@@ -13,7 +13,7 @@ from elwood.features.tasks.messages import ListTasks, PlanTask
 from elwood.features.tasks.task import REMINDERS, Task
 from elwood.features.tasks.when import Once
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import MINE, Home, Scripted, newest
+from tests.journeys.home import MINE, Home, Scripted, newest_message
 from tests.model_roles import asking
 
 TOOLS = ("schedule", "list_tasks", "cancel_task")
@@ -21,15 +21,15 @@ MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
 PROMISE = "I'll remind you in a minute."
 
 
-def planner(h: Home, *calls: tuple[str, str, str]) -> None:
+def make_planner(h: Home, *calls: tuple[str, str, str]) -> None:
     """Let the model make *calls* when asked to plan, and always promise it."""
 
     h.more_tools = TOOLS
-    h.think = lambda request: call(*calls) if newest(request) == "plan" else answer(PROMISE)
+    h.think = lambda request: call(*calls) if newest_message(request) == "plan" else answer(PROMISE)
 
 
 async def test_a_reminder_is_planned_confirmed_and_delivered(h: Home) -> None:
-    planner(h, ("c1", "schedule", json.dumps(MUM)))
+    make_planner(h, ("c1", "schedule", json.dumps(MUM)))
     async with h.life() as life:
         await life.say("plan")
         [told] = h.texts()
@@ -40,7 +40,7 @@ async def test_a_reminder_is_planned_confirmed_and_delivered(h: Home) -> None:
     # The reminder is still planned after a restart, and involves no model.
     async with h.life() as life:
         await life.until(lambda: len(h.texts()) > 1)
-        await life.settled()
+        await life.wait_until_idle()
     assert h.texts()[1:] == ["⏰ Call mum!"]
     assert len(h.asked) == asked
 
@@ -56,7 +56,7 @@ async def test_many_reminders_share_one_log(h: Home) -> None:
     await trio.sleep(120)
     async with h.life() as life:
         await life.until(lambda: len(h.texts()) == many, 1_000)
-        await life.settled()
+        await life.wait_until_idle()
         assert await life.address("timetable").ask(ListTasks()) == ()
     assert sorted(h.texts()) == sorted(f"⏰ m{number}" for number in range(many))
     assert [name for name in h.sessions if name.startswith("task-")] == [REMINDERS]
@@ -75,7 +75,7 @@ NEWS = {
 FIVE_CENTS = Usage(output=100_000)
 
 
-def priced(h: Home) -> None:
+def set_prices(h: Home) -> None:
     """Let two models with known prices answer."""
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
     h.more_tools = TOOLS
@@ -83,12 +83,12 @@ def priced(h: Home) -> None:
     h.made = h.config().replace(models)
 
 
-def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
+def plan_on_request(h: Home, given: dict[str, object]) -> list[ModelRequest]:
     """Let the model plan *given* on request; return a list that will hold the requests of runs."""
     runs: list[ModelRequest] = []
 
     def think(request: ModelRequest) -> Completion:
-        said = newest(request)
+        said = newest_message(request)
         if said == "plan":
             return call(("c1", "schedule", json.dumps(given)))
         if "What is new?" in said or runs:
@@ -102,8 +102,8 @@ def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
 
 
 async def test_a_run_has_its_own_model_tools_and_budget(h: Home) -> None:
-    priced(h)
-    runs = planning(h, NEWS)
+    set_prices(h)
+    runs = plan_on_request(h, NEWS)
     async with h.life() as life:
         await life.say("plan")
         assert h.asked[0].model == DEAR
@@ -120,17 +120,17 @@ async def test_a_run_has_its_own_model_tools_and_budget(h: Home) -> None:
         'Not done: "the news": The limit of $0.05 a day for the job the-news is reached'
     )
     assert f"\n{bounds}\n" in listed
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_run_cannot_use_an_unnamed_tool(h: Home) -> None:
     """The gate refuses it, and no run can delegate a tool that it lacks."""
     wanted = {"title": "more", "in_minutes": 60, "do": "x", "tools": ["cancel_task"]}
-    priced(h)
+    set_prices(h)
     given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}
 
     def think(request: ModelRequest) -> Completion:
-        said = newest(request)
+        said = newest_message(request)
         if said == "plan":
             return call(("c1", "schedule", json.dumps(given)))
         if "What is new?" in said:
@@ -142,9 +142,9 @@ async def test_a_run_cannot_use_an_unnamed_tool(h: Home) -> None:
     async with h.life() as life:
         await life.say("plan")
         await life.until(lambda: "task-the-news" in h.sessions)
-        await life.settled()
+        await life.wait_until_idle()
         tasks = await life.address("timetable").ask(ListTasks())
-    text = newest(h.asked[-1])
+    text = newest_message(h.asked[-1])
     assert "no such tool: cancel_task; available: schedule" in text
     assert "tools: cancel_task not available here; available: schedule" in text
     assert [seen.task.id for seen in tasks] == []

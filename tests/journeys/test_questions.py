@@ -9,8 +9,16 @@ from elwood.agent.session.log.entries import Received
 from elwood.agent.tools.talk import MAX_OPTION
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER, SentMessage
-from tests.journeys.home import Home, Life, newest
-from tests.journeys.test_approval_journeys import SOON, WAIT, asked, asking, press, questions, said
+from tests.journeys.home import Home, Life, newest_message
+from tests.journeys.test_approval_journeys import (
+    SOON,
+    WAIT,
+    other_messages,
+    press,
+    questions,
+    require_approval,
+    wait_for_question,
+)
 
 ASKED = "May I use act?\n\nname: boldly"
 CALLS = ("editMessageText", "editMessageReplyMarkup", "sendMessage")
@@ -29,7 +37,7 @@ async def closed(life: Life, question: SentMessage) -> str:
 
 
 async def test_a_restart_repeats_no_question_and_updates_the_old_message(h: Home) -> None:
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         await life.say("call act boldly")
         [question] = questions(h)
     for _ in range(2):
@@ -39,7 +47,7 @@ async def test_a_restart_repeats_no_question_and_updates_the_old_message(h: Home
             assert question.edits == 0
     async with h.life() as life:
         await press(h, life, question, "o")
-        await life.settled()
+        await life.wait_until_idle()
         assert await closed(life, question) == "✓ Allowed once by you"
         assert h.effects.done == ["act boldly"]
 
@@ -55,7 +63,7 @@ async def test_a_restart_repeats_no_question_and_updates_the_old_message(h: Home
     ],
 )
 async def test_the_outcome_replaces_the_question(h: Home, typed: str, outcome: str) -> None:
-    asking(h).settings["approvals"] = ApprovalSettings(wait=WAIT, expires=100.0)
+    require_approval(h).settings["approvals"] = ApprovalSettings(wait=WAIT, expires=100.0)
     async with h.life() as life:
         await life.say("call act boldly")
         [question] = questions(h)
@@ -70,26 +78,26 @@ async def test_the_outcome_replaces_the_question(h: Home, typed: str, outcome: s
 
 
 async def test_a_message_ends_the_wait_but_not_the_question(h: Home) -> None:
-    asking(h).settings["approvals"] = ApprovalSettings(wait=60.0)
+    require_approval(h).settings["approvals"] = ApprovalSettings(wait=60.0)
     async with h.life() as life:
         h.fake.say("call act boldly")
-        question = await asked(h, life)
+        question = await wait_for_question(h, life)
         before = trio.current_time()
         await life.say("what does that do?")
         assert trio.current_time() - before < SOON
-        assert "what does that do?" in said(h)[-1]
+        assert "what does that do?" in other_messages(h)[-1]
         assert question.buttons
         assert h.effects.done == []
         await press(h, life, question, "o")
         await life.until(lambda: h.effects.done)
-        await life.settled()
-        assert h.broken() == []
+        await life.wait_until_idle()
+        assert h.broken_promises() == []
 
 
 async def test_details_replace_the_question_and_disappear_again(h: Home) -> None:
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         h.fake.say("call act boldly")
-        question = await asked(h, life)
+        question = await wait_for_question(h, life)
         whole = question.text
         await press(h, life, question, "?", empty=True)
         await life.until(lambda: question.edits == 1)
@@ -103,7 +111,7 @@ async def test_details_replace_the_question_and_disappear_again(h: Home) -> None
 
 
 async def test_slash_approvals_repeats_the_question_and_removes_old_buttons(h: Home) -> None:
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         await life.say("call act boldly")
         old = attrs.evolve(questions(h)[0])
         await life.say("/approvals")
@@ -117,7 +125,7 @@ async def test_slash_approvals_repeats_the_question_and_removes_old_buttons(h: H
 
 
 async def test_a_question_is_updated_after_a_flood_wait_and_a_restart(h: Home) -> None:
-    async with asking(h).life() as life:
+    async with require_approval(h).life() as life:
         await life.say("call act boldly")
         [question] = questions(h)
         wait = {"retry_after": 30}
@@ -129,29 +137,29 @@ async def test_a_question_is_updated_after_a_flood_wait_and_a_restart(h: Home) -
         assert len([method for method, _ in h.fake.calls if method in CALLS]) == count
         assert question.buttons
         life.kill()
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
         assert await closed(life, question) == "⛔ Denied by you"
-        await life.settled()
+        await life.wait_until_idle()
     async with h.life() as life:  # it is recorded as done
         await trio.sleep(SOON)
         assert question.edits == 1
 
 
 async def test_a_question_repeated_after_a_kill_is_marked(h: Home) -> None:
-    asking(h).kill("before write shown")
+    require_approval(h).kill("before write shown")
     async with h.life() as life:
         h.fake.say("call act boldly")
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        [first, second] = [await asked(h, life, 1), await asked(h, life, 2)]
+        [first, second] = [await wait_for_question(h, life, 1), await wait_for_question(h, life, 2)]
         assert (first.text, second.text) == (second.text.removeprefix("(again) "), second.text)
         assert second.text.startswith("(again) ")
         await press(h, life, first, "d")
         await life.until(lambda: not (first.buttons or second.buttons))
-        await life.settled()
+        await life.wait_until_idle()
         assert h.effects.done == []
-        assert h.broken() == []
+        assert h.broken_promises() == []
 
 
 async def test_an_access_request_is_one_message(h: Home) -> None:
@@ -171,7 +179,7 @@ async def test_the_answer_is_shown_below_the_models_question(h: Home) -> None:
     given = f'{{"question": "**Tea** or coffee?", "options": ["tea", "{"c" * MAX_OPTION}"]}}'
 
     h.think = lambda request: (
-        call(("c1", "ask_user", given)) if newest(request) == "ask" else answer("Well.")
+        call(("c1", "ask_user", given)) if newest_message(request) == "ask" else answer("Well.")
     )
     async with h.life() as life:
         await life.say("ask")
@@ -188,4 +196,4 @@ async def test_the_answer_is_shown_below_the_models_question(h: Home) -> None:
         await life.until(lambda: not question.buttons)
         assert question.text == "Tea or coffee?"
         assert "water" in {one.text for one in h.entries() if isinstance(one, Received)}
-        await life.settled()
+        await life.wait_until_idle()

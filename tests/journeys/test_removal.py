@@ -20,7 +20,7 @@ from elwood.foundation.storage.disk import Disk, lock_state
 from elwood.foundation.storage.journal import Journal, segments
 from tests.agent.session.test_reading_cli import run
 from tests.journeys.home import MINE, Home
-from tests.journeys.test_backup import moved, scope, take_now
+from tests.journeys.test_backup import restore_elsewhere, scope, take_now
 
 NAME = anchors.NAME
 CLOSED = "anchors.0000000001.jsonl.gz"
@@ -53,7 +53,7 @@ async def talk(h: Home, *said: str, later: float = 0.0) -> None:
     h.clock_error -= later
 
 
-def cut(path: Path, lines: int) -> int:
+def cut_lines(path: Path, lines: int) -> int:
     """Remove lines from the end; return how many entries there were."""
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:-lines]))
@@ -64,7 +64,7 @@ async def test_missing_last_lines_are_reported(h: Home, verify: Verifying) -> No
     await talk(h, "one", "call act x")
     assert verify(h) == []
 
-    cut(h.journal(), 6)
+    cut_lines(h.journal(), 6)
 
     [problem] = verify(h)
     assert problem.startswith(f"{h.journal()}: DAMAGED: entries ")
@@ -132,16 +132,16 @@ async def test_unanchored_records_are_anchored_at_the_next_start(
     async with h.life() as life:
         await life.say("one")
         life.kill()
-        await life.died()
+        await life.wait_for_kill()
     assert verify(h) == []
     await talk(h)
-    cut(h.journal(), 1)
+    cut_lines(h.journal(), 1)
     assert verify(h) != []
 
 
 async def test_removed_lines_are_detected_while_running(h: Home, verify: Verifying) -> None:
     await talk(h, "one", "two", "three")
-    cut(h.journal(), 6)
+    cut_lines(h.journal(), 6)
 
     async with h.life() as life:
         for number in range(9):
@@ -166,7 +166,7 @@ async def test_accepted_gaps_are_no_longer_reported(h: Home, verify: Verifying) 
     assert verify(h) == []
     await talk(h, "two")
     assert verify(h) == []
-    cut(h.journal(), 1)
+    cut_lines(h.journal(), 1)
     assert verify(h) != []
 
 
@@ -179,7 +179,7 @@ async def test_daily_notes_protect_the_anchors(h: Home, verify: Verifying) -> No
     assert verify(h) == []
     whole = (h.state / NAME).read_bytes()
 
-    cut(h.state / NAME, whole.count(b"\n") - 1)
+    cut_lines(h.state / NAME, whole.count(b"\n") - 1)
     assert {problem.partition(":")[0] for problem in verify(h)} == {str(one) for one in notes[1:]}
     # Also if others have replaced them.
     (h.state / NAME).unlink()
@@ -194,7 +194,7 @@ async def test_a_backup_contains_its_anchors(h: Home, verify: Verifying) -> None
     await talk(h, "one", "two")
     archive = take_now(h)
     shutil.copy(h.journal(), h.folder / "before")
-    cut(h.journal(), 3)
+    cut_lines(h.journal(), 3)
     (h.state / NAME).unlink()
     for note in (h.folder / "workspace/threads/daily").iterdir():
         note.unlink()
@@ -219,7 +219,7 @@ async def test_a_restore_is_not_a_removal(h: Home, verify: Verifying) -> None:
     assert verify(h, "--against", str(later)) == []
     await talk(h, "three", later=2 * DAY)
     assert verify(h) == []
-    async with moved(h, later) as there:
+    async with restore_elsewhere(h, later) as there:
         assert verify(there) == []
 
 
@@ -241,7 +241,7 @@ async def test_the_anchors_are_bounded(h: Home, verify: Verifying, long: None) -
 
     closed.unlink()
     assert verify(h) == []
-    cut(h.journal(), 1)
+    cut_lines(h.journal(), 1)
     assert verify(h) != []
 
 

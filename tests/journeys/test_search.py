@@ -16,7 +16,7 @@ from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of, segments
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest
+from tests.journeys.home import MINE, OTHER, OTHERS, Home, newest_message
 from tests.journeys.test_learning import STRANGER
 from tests.journeys.test_memory import typed
 
@@ -24,7 +24,7 @@ TOOL = "search_conversations"
 
 
 def thinking(request: ModelRequest) -> Completion:
-    text = newest(request)
+    text = newest_message(request)
     if isinstance(request.messages[-1], Human) and text.startswith(TOOL):
         return call((f"c{len(request.messages)}", TOOL, text.removeprefix(TOOL).strip()))
     return answer(f"re: {text}")
@@ -50,7 +50,7 @@ async def test_old_messages_are_found_across_conversations_and_restarts(searchin
         assert "boiler" in await life.say("/search boiler plumber")
         assert "No conversation" in await life.say("/search zebra")
         assert "Tell me the words to search for" in await life.say("/search")
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_search_does_not_find_other_peoples_messages(searching: Home) -> None:

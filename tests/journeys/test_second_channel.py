@@ -20,9 +20,9 @@ from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import answer, call
 from tests.app.test_serving import configured, untuned
 from tests.forum import LIMIT, OWNER, SIZE, Forum, home
-from tests.journeys.home import Home, Life, newest
-from tests.journeys.judging import broken, journals
-from tests.journeys.test_approval_journeys import asking
+from tests.journeys.home import Home, Life, newest_message
+from tests.journeys.judging import broken_promises, journals
+from tests.journeys.test_approval_journeys import require_approval
 
 MINE, ROOM = f"dm.{OWNER}", "room.tea"
 
@@ -34,10 +34,12 @@ async def forum(h: Home) -> AsyncIterator[Forum]:
     h.telegram, h.more_channels = False, (made.feature,)
     yield made
     sent = [(one.route.chat, one.part.text) for one in made.posts]
-    assert not broken(journals(h.state), sent, h.effects.done, SIZE)
+    assert not broken_promises(journals(h.state), sent, h.effects.done, SIZE)
 
 
-async def come(forum: Forum, life: Life, words: str, chat: str = MINE, thread: str = "") -> Post:
+async def wait_for_post(
+    forum: Forum, life: Life, words: str, chat: str = MINE, thread: str = ""
+) -> Post:
     """Wait for a post with *words*."""
 
     def found() -> list[Post]:
@@ -48,23 +50,23 @@ async def come(forum: Forum, life: Life, words: str, chat: str = MINE, thread: s
     return found()[-1]
 
 
-async def let_in(forum: Forum, life: Life, user: str) -> None:
+async def admit(forum: Forum, life: Life, user: str) -> None:
     await forum.say(user, "hello")
-    question = await come(forum, life, f"{user.title()} (fo:{user})")
+    question = await wait_for_post(forum, life, f"{user.title()} (fo:{user})")
     assert "may talk to me now" in await forum.press(question, "Approve")
-    await come(forum, life, "You were let in", f"dm.{user}")
+    await wait_for_post(forum, life, "You were let in", f"dm.{user}")
 
 
 async def test_private_threads_continue_after_a_restart(h: Home, forum: Forum) -> None:
     async with h.life() as life:
         await forum.say(OWNER, "one")
         await forum.say(OWNER, "two", thread="a.1")
-        await life.settled()
+        await life.wait_until_idle()
         assert forum.texts(MINE) == ["re: one"]
         assert forum.texts(MINE, "a.1") == ["re: two"]
     async with h.life() as life:
         await forum.say(OWNER, "three", thread="a.1")
-        await life.settled()
+        await life.wait_until_idle()
     assert [one.text for one in h.entries("fo-dm.ann_a.1") if isinstance(one, Received)] == [
         "two",
         "three",
@@ -75,19 +77,19 @@ async def test_private_threads_continue_after_a_restart(h: Home, forum: Forum) -
 async def test_the_owner_admits_a_stranger_in_their_own_chat(h: Home, forum: Forum) -> None:
     async with h.life() as life:
         await forum.say(OWNER, "I am here", thread="desk")
-        await life.settled()
+        await life.wait_until_idle()
         await forum.say("bo", "hello")
-        await come(forum, life, "Your code: ", "dm.bo")
-        question = await come(forum, life, "Bo (fo:bo)", thread="desk")
+        await wait_for_post(forum, life, "Your code: ", "dm.bo")
+        question = await wait_for_post(forum, life, "Bo (fo:bo)", thread="desk")
         assert "Only my owner" in await forum.press(question, "Approve", user="bo")
         await forum.press(question, "Approve")
-        await come(forum, life, "You were let in", "dm.bo")
+        await wait_for_post(forum, life, "You were let in", "dm.bo")
         await life.until(lambda: forum.edits)
         [edit] = forum.edits
         assert edit.part is not None
         assert "decided by you" in edit.part.text
         await forum.say("bo", "thanks")
-        await life.settled()
+        await life.wait_until_idle()
         assert forum.texts("dm.bo")[-1] == "re: thanks"
         assert not h.fold("fo-dm.bo").taint.label.untrusted
 
@@ -98,27 +100,27 @@ async def test_an_allowed_group_is_answered_in_its_threads(h: Home, forum: Forum
     (rules / f"forum.{ROOM}.md").write_text("Answer in verse.")
     async with h.life() as life:
         await forum.say(OWNER, "come in", "tea")
-        question = await come(forum, life, "wants me in the group tea (fo:room.tea)")
+        question = await wait_for_post(forum, life, "wants me in the group tea (fo:room.tea)")
         await forum.press(question, "Answer there")
-        await come(forum, life, "I answer here now", ROOM)
+        await wait_for_post(forum, life, "I answer here now", ROOM)
         await forum.say("cy", "what is tea?", "tea", thread="t.9")
-        await life.settled()
+        await life.wait_until_idle()
         [post] = [one for one in forum.posts if one.route.thread == "t.9"]
         assert (post.part.text, post.route.reply_to) == ("re: what is tea?", "said.2")
         assert "Answer in verse." in h.asked[-1].prompt.system
         assert h.fold("fo-room.tea_t.9").taint.label.untrusted
         await forum.say(OWNER, "/people guest fo:room.tea")
-        await come(forum, life, "Only a person can be a member or a guest.")
+        await wait_for_post(forum, life, "Only a person can be a member or a guest.")
         await forum.say(OWNER, "/people")
-        listed = await come(forum, life, "a group that I answer in")
+        listed = await wait_for_post(forum, life, "a group that I answer in")
         assert "fo:room.tea" in listed.part.text
 
 
 async def test_an_approval_works_in_the_forum(h: Home, forum: Forum) -> None:
-    asking(h)
+    require_approval(h)
     async with h.life() as life:
         await forum.say(OWNER, "call act boldly")
-        question = await come(forum, life, "May I ")
+        question = await wait_for_post(forum, life, "May I ")
         assert not h.effects.done
         assert "asked for this" not in question.part.text, "the owner asked for it here"
         assert "Only my owner" in await forum.press(question, "Allow once", user="bo")
@@ -127,7 +129,7 @@ async def test_an_approval_works_in_the_forum(h: Home, forum: Forum) -> None:
             lambda: any(one.part and "Arguments: " in one.part.text for one in forum.edits)
         )
         await forum.press(question, "Allow once")
-        await life.settled()
+        await life.wait_until_idle()
         await life.until(
             lambda: any(one.part and "Allowed once by you" in one.part.text for one in forum.edits)
         )
@@ -139,21 +141,21 @@ async def test_a_message_is_sent_to_a_person_in_the_forum(h: Home, forum: Forum)
     nobody = {"to": "fo:room.tea", "text": "Ahoy"}
 
     def think(request: ModelRequest) -> Completion:
-        wanted = {"greet": sent, "greet all": nobody}.get(newest(request))
+        wanted = {"greet": sent, "greet all": nobody}.get(newest_message(request))
         given = wanted and call(("c1", "send_message", json.dumps(wanted)))
-        return given or answer(newest(request))
+        return given or answer(newest_message(request))
 
     h.think = think
     async with h.life() as life:
-        await let_in(forum, life, "bo")
+        await admit(forum, life, "bo")
         await forum.say(OWNER, "greet")
-        question = await come(forum, life, "May I ")
+        question = await wait_for_post(forum, life, "May I ")
         assert "To Bo (fo:bo): a private chat, forum dm.bo" in question.part.text
         await forum.press(question, "Allow once")
-        await come(forum, life, "Ahoy", "dm.bo")
-        await life.settled()
+        await wait_for_post(forum, life, "Ahoy", "dm.bo")
+        await life.wait_until_idle()
         await forum.say(OWNER, "greet all")
-        await come(forum, life, "fo:room.tea cannot be reached")
+        await wait_for_post(forum, life, "fo:room.tea cannot be reached")
 
 
 async def test_a_reminder_is_delivered_to_its_thread(h: Home, forum: Forum) -> None:
@@ -161,15 +163,15 @@ async def test_a_reminder_is_delivered_to_its_thread(h: Home, forum: Forum) -> N
     h.more_tools = ("schedule",)
     h.think = lambda request: (
         call(("c1", "schedule", json.dumps(mum)))
-        if newest(request) == "plan"
+        if newest_message(request) == "plan"
         else answer("I will.")
     )
     async with h.life() as life:
         await forum.say(OWNER, "plan", thread="a.1")
-        await life.settled()
+        await life.wait_until_idle()
     async with h.life() as life:
-        await come(forum, life, "⏰ Call mum!", thread="a.1")
-        await life.settled()
+        await wait_for_post(forum, life, "⏰ Call mum!", thread="a.1")
+        await life.wait_until_idle()
 
 
 async def test_a_long_answer_is_split_by_the_channels_message_size(h: Home, forum: Forum) -> None:
@@ -178,7 +180,7 @@ async def test_a_long_answer_is_split_by_the_channels_message_size(h: Home, foru
     h.think = lambda request: answer(text)
     async with h.life() as life:
         await forum.say(OWNER, "much")
-        await life.settled()
+        await life.wait_until_idle()
     texts = forum.texts(MINE)
     assert " ".join(texts) == text
     assert [len(one) for one in texts] == [1979, 1979, 1039]

@@ -13,7 +13,7 @@ from elwood.app.build import LAST_TURN
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
 from tests.fake_telegram import OWNER
-from tests.journeys.home import undated
+from tests.journeys.home import remove_times
 from tests.journeys.service import PATIENCE, Town, town
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -31,11 +31,11 @@ async def test_an_answer_within_the_grace_period_is_delivered(tmp_path: Path) ->
         here.models.script.append(Say("Heard m0001, if late.", delay=0.5))
         await here.start()
         update = here.telegram.say("tell m0001")
-        await here.asks(1)
+        await here.wait_for_requests(1)
         await here.stop()
 
-        assert here.said() == ["Heard m0001, if late."]
-        assert here.broken({update: "m0001"}) == []
+        assert here.sent_texts() == ["Heard m0001, if late."]
+        assert here.broken_promises({update: "m0001"}) == []
         await here.start()
         await here.stop()
         assert len(here.telegram.sent) == 1
@@ -53,7 +53,7 @@ async def test_a_second_service_on_the_same_state_is_refused(tmp_path: Path) -> 
             "give this one another folder\n"
         )
         here.telegram.say("tell m0001")
-        assert await here.says(1) == ["Heard m0001."]
+        assert await here.wait_for_messages(1) == ["Heard m0001."]
 
 
 # --- the same outcome, regardless of the kind of end (P7) -----------------------------------------
@@ -64,21 +64,21 @@ UNKNOWN = (
 )
 
 
-async def model_hangs(here: Town) -> int:
-    here.hang()
+async def hang_model(here: Town) -> int:
+    here.hang_model()
     update = here.telegram.say("tell m0001")
-    await here.asks(1)
+    await here.wait_for_requests(1)
     return update
 
 
-async def tool_hangs(here: Town) -> int:
-    here.hold()
+async def hang_tool(here: Town) -> int:
+    here.hold_tool()
     update = here.telegram.say("act m0001")
     await here.eventually(lambda: here.effects)
     return update
 
 
-async def sending(kind: str, here: Town) -> int:
+async def hang_delivery(kind: str, here: Town) -> int:
     """Let Telegram take the answer or not, as *kind* says, and never respond."""
     here.telegram.fault("sendMessage", kind)
     update = here.telegram.say("tell m0001")
@@ -87,10 +87,10 @@ async def sending(kind: str, here: Town) -> int:
 
 
 POINTS: dict[str, tuple[Callable[[Town], Awaitable[int]], list[str]]] = {
-    "model": (model_hangs, ["Heard m0001."]),
-    "tool": (tool_hangs, [UNKNOWN]),
-    "taken": (partial(sending, "swallow"), ["Heard m0001.", "(again) Heard m0001."]),
-    "not taken": (partial(sending, "hang"), ["(again) Heard m0001."]),
+    "model": (hang_model, ["Heard m0001."]),
+    "tool": (hang_tool, [UNKNOWN]),
+    "taken": (partial(hang_delivery, "swallow"), ["Heard m0001.", "(again) Heard m0001."]),
+    "not taken": (partial(hang_delivery, "hang"), ["(again) Heard m0001."]),
 }
 
 
@@ -107,14 +107,14 @@ async def test_a_killed_and_a_terminated_service_have_the_same_outcome(tmp_path:
                 await here.kill()
             else:
                 await here.stop()
-            if reach is tool_hangs:
-                here.release()
+            if reach is hang_tool:
+                here.release_tool()
             await here.start()
-            await here.says(len(seen))
+            await here.wait_for_messages(len(seen))
             await here.stop()
-            assert [undated(text) for text in here.said()] == seen
-            assert here.broken({update: "m0001"}) == []
-            await here.verify()
+            assert [remove_times(text) for text in here.sent_texts()] == seen
+            assert here.broken_promises({update: "m0001"}) == []
+            await here.verify_receipts()
             outcomes[f"{point} {how}"] = [
                 (type(e).__name__, getattr(e, "text", None))
                 for e in here.journals()[f"tg-{OWNER}"]
@@ -136,18 +136,18 @@ async def test_messages_sent_while_elwood_is_off_are_answered(tmp_path: Path) ->
     async with town(tmp_path / "town") as here:
         here.telegram.say("tell m0001")
         await here.start()
-        await here.says(1)
+        await here.wait_for_messages(1)
         await here.stop()
         here.telegram.say("tell m0002")
         await here.start()
 
-        assert await here.says(2) == ["Heard m0001.", "Heard m0002."]
+        assert await here.wait_for_messages(2) == ["Heard m0001.", "Heard m0002."]
 
 
 # --- while a turn hangs -------------------------------------------------------------------------
 
 
-def stalling() -> tuple[Bytes, trio.Event]:
+def make_stalling_response() -> tuple[Bytes, trio.Event]:
     """Return a response that hangs in the middle, and an event for its cancellation."""
     pieces = messages_stream(Say("word " * 200), 1, "claude", "")
     gone = trio.Event()
@@ -158,11 +158,11 @@ def stalling() -> tuple[Bytes, trio.Event]:
 
 async def test_a_hanging_turn_is_shown_and_stopped(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
-        step, gone = stalling()
+        step, gone = make_stalling_response()
         here.models.script.append(step)
         await here.start()
         here.telegram.say("tell m0001")
-        await here.asks(1)
+        await here.wait_for_requests(1)
 
         tree = (await here.command("inspect")).stdout.decode()
         assert "1 open turn" in tree.splitlines()[0]
@@ -173,15 +173,15 @@ async def test_a_hanging_turn_is_shown_and_stopped(tmp_path: Path) -> None:
         assert session["turn_age"] > 0
 
         here.telegram.say("/status")
-        [status] = await here.says(1)
+        [status] = await here.wait_for_messages(1)
         assert status.startswith("I am writing the answer.")
         here.telegram.say("/stop")
-        await here.says(2)
+        await here.wait_for_messages(2)
         with trio.fail_after(PATIENCE):
             await gone.wait()
-        assert here.said()[1] == "Stopped. I was still writing the answer."
+        assert here.sent_texts()[1] == "Stopped. I was still writing the answer."
         here.telegram.say("tell m0002")
-        assert "m0002" in (await here.says(3))[2]
+        assert "m0002" in (await here.wait_for_messages(3))[2]
 
 
 # --- access ---------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ async def test_a_stranger_is_admitted_by_a_code(tmp_path: Path) -> None:
     async with town(tmp_path / "town") as here:
         await here.start()
         here.telegram.say("tell m0001", chat=stranger, user=stranger)
-        await here.until(lambda: here.said(stranger))
+        await here.until(lambda: here.sent_texts(stranger))
         here.telegram.say("tell m0002", chat=stranger, user=stranger)
-        [told] = here.said(stranger)
+        [told] = here.sent_texts(stranger)
         code = told.partition("this code: ")[2].split()[0]
 
         wrong = await here.command("pair", "WRONGONE")
@@ -205,7 +205,7 @@ async def test_a_stranger_is_admitted_by_a_code(tmp_path: Path) -> None:
         await here.kill()
         await here.start()
         here.telegram.say("tell m0003", chat=stranger, user=stranger)
-        await here.until(lambda: "Heard m0003." in here.said(stranger))
+        await here.until(lambda: "Heard m0003." in here.sent_texts(stranger))
         assert here.asked == 1
         assert not {"m0001", "m0002"} & set(json.dumps(here.models.bodies).split())
         assert list(here.journals()) == [f"tg-{stranger}"]

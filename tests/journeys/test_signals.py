@@ -15,7 +15,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.models.client import ModelRequest
 from tests.fake_http import serving
 from tests.fake_models import FakeModels, Say
-from tests.journeys.home import Home, obedient
+from tests.journeys.home import Home, follow_message
 from tests.journeys.judging import fold
 from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
 
@@ -41,14 +41,14 @@ class AtTerminal:
     master: int
     text: str = ""
 
-    async def shows(self, words: str) -> None:
+    async def wait_for(self, words: str) -> None:
         """Wait until *words* are written after the last match."""
         with trio.fail_after(PATIENCE):
             while words not in self.text:
                 self.text += await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         self.text = self.text.partition(words)[2]
 
-    async def ended(self) -> int:
+    async def wait_for_end(self) -> int:
         """Wait for the end; return the exit code."""
         with trio.fail_after(PATIENCE):
             while more := await trio.to_thread.run_sync(self._read, abandon_on_cancel=True):
@@ -61,7 +61,7 @@ class AtTerminal:
         except OSError:  # no process has it open any longer
             return ""
 
-    def types(self, line: str) -> None:
+    def type_line(self, line: str) -> None:
         """Type a line."""
         os.write(self.master, f"{line}\n".encode())
 
@@ -104,18 +104,18 @@ async def test_ctrl_c_stops_the_answer_and_twice_quits(tmp_path: Path) -> None:
     asked = trio.Event()
     models.log = lambda body: asked.set()
     async with at_terminal(tmp_path, models, "chat") as one:
-        await one.shows("you> ")
-        one.types("tell me")
+        await one.wait_for("you> ")
+        one.type_line("tell me")
         await asked.wait()
         one.signal(signal.SIGINT)
-        await one.shows("Press Ctrl-C again to quit.")
-        await one.shows("Stopped. I was still writing the answer.")
-        one.types("and now?")
-        await one.shows("Well again.")
+        await one.wait_for("Press Ctrl-C again to quit.")
+        await one.wait_for("Stopped. I was still writing the answer.")
+        one.type_line("and now?")
+        await one.wait_for("Well again.")
         one.signal(signal.SIGINT)
-        await one.shows("Press Ctrl-C again to quit.")
+        await one.wait_for("Press Ctrl-C again to quit.")
         one.signal(signal.SIGINT)
-        assert await one.ended() == 0
+        assert await one.wait_for_end() == 0
         assert "Traceback" not in one.text
 
 
@@ -124,13 +124,13 @@ async def test_a_demo_leaves_no_files_whenever_it_ends(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async with at_terminal(tmp_path, FakeModels(), "demo") as one:
-        await one.shows("run mv notes.txt milk.txt")
+        await one.wait_for("run mv notes.txt milk.txt")
         if number == signal.SIGINT:
-            await one.shows("you> ")
+            await one.wait_for("you> ")
             one.signal(number)
-            await one.shows("Press Ctrl-C again to quit.")
+            await one.wait_for("Press Ctrl-C again to quit.")
         one.signal(number)
-        assert await one.ended() in (0, 130)
+        assert await one.wait_for_end() in (0, 130)
         assert "The demo has deleted everything it created" in one.text
         assert "Traceback" not in one.text
     assert [name for name in os.listdir(tmp_path) if "demo" in name] == []
@@ -139,7 +139,7 @@ async def test_a_demo_leaves_no_files_whenever_it_ends(
 COMMAND = (("run_command", '{"command": "touch began; sleep 3600"}'),)
 
 
-async def until(true: Callable[[], object]) -> None:
+async def wait_until(true: Callable[[], object]) -> None:
     with trio.fail_after(PATIENCE):
         while not true():  # noqa: ASYNC110
             await trio.sleep(0.005)
@@ -149,39 +149,41 @@ async def test_the_first_signal_waits_and_the_second_quits(tmp_path: Path) -> No
     """A command that sleeps for an hour would be waited for."""
     models = FakeModels([Say(calls=COMMAND)], key=KEY)
     async with at_terminal(tmp_path, models, "chat") as one:
-        await one.shows("you> ")
-        one.types("go")
-        await until((tmp_path / "workspace" / "began").exists)
+        await one.wait_for("you> ")
+        one.type_line("go")
+        await wait_until((tmp_path / "workspace" / "began").exists)
         one.signal(signal.SIGTERM)
-        await one.shows("still running “run_command touch began; sleep 3600”. Press Ctrl-C again")
+        await one.wait_for(
+            "still running “run_command touch began; sleep 3600”. Press Ctrl-C again"
+        )
         one.signal(signal.SIGTERM)
-        assert await one.ended() == 130
+        assert await one.wait_for_end() == 130
         assert "Traceback" not in one.text
 
 
 async def test_a_chat_can_be_quit_during_a_response(tmp_path: Path) -> None:
     models = FakeModels([Say("never seen", delay=3600)], key=KEY)
     async with at_terminal(tmp_path, models, "chat") as one:
-        await one.shows("you> ")
-        one.types("go")
-        await until(lambda: models.bodies)
+        await one.wait_for("you> ")
+        one.type_line("go")
+        await wait_until(lambda: models.bodies)
         one.signal(signal.SIGTERM)
-        await one.shows("Stopping: still writing the answer. Press Ctrl-C again")
-        assert await one.ended() == 0
+        await one.wait_for("Stopping: still writing the answer. Press Ctrl-C again")
+        assert await one.wait_for_end() == 0
         assert "Traceback" not in one.text
 
 
 async def test_a_second_ctrl_c_quits_a_busy_or_idle_chat(tmp_path: Path) -> None:
     models = FakeModels([Say("never seen", delay=3600)], key=KEY)
     async with at_terminal(tmp_path, models, "chat") as one:
-        await one.shows("you> ")
-        one.types("go")
-        await until(lambda: models.bodies)
+        await one.wait_for("you> ")
+        one.type_line("go")
+        await wait_until(lambda: models.bodies)
         one.signal(signal.SIGINT)
-        await one.shows("Press Ctrl-C again to quit.")
-        await one.shows("Stopped.")
+        await one.wait_for("Press Ctrl-C again to quit.")
+        await one.wait_for("Stopped.")
         one.signal(signal.SIGINT)
-        assert await one.ended() == 0
+        assert await one.wait_for_end() == 0
 
 
 @pytest.mark.parametrize(
@@ -204,11 +206,11 @@ async def test_a_stopped_turn_is_not_resumed(
         "acting": began.exists,
     }
     async with at_terminal(tmp_path, models, "once", "go") as one:
-        await until(reached[instant])
+        await wait_until(reached[instant])
         one.signal(number)
-        await one.shows("Stopping … Press Ctrl-C again")
-        await one.shows("Stopped.")
-        assert await one.ended() == 128 + number
+        await one.wait_for("Stopping … Press Ctrl-C again")
+        await one.wait_for("Stopped.")
+        assert await one.wait_for_end() == 128 + number
         assert "Traceback" not in one.text
     [log] = logs.glob("once-*.jsonl")
     assert fold(tmp_path / "state", log.stem).is_idle
@@ -216,20 +218,20 @@ async def test_a_stopped_turn_is_not_resumed(
     before = len(models.bodies)
     assert before <= 1
     async with at_terminal(tmp_path, models, "chat") as one:
-        await one.shows("you> ")
-        one.types("hello")
-        await one.shows("Well again.")
-        one.types("/quit")
-        assert await one.ended() == 0
+        await one.wait_for("you> ")
+        one.type_line("hello")
+        await one.wait_for("Well again.")
+        one.type_line("/quit")
+        assert await one.wait_for_end() == 0
     assert len(models.bodies) == before + 1
 
 
 async def test_an_early_signal_prints_nothing(tmp_path: Path) -> None:
     models = FakeModels(key=KEY)
     async with at_terminal(tmp_path, models, "once", "go") as one:
-        await until((tmp_path / "state" / "lock").exists)
+        await wait_until((tmp_path / "state" / "lock").exists)
         one.signal(signal.SIGINT)
-        assert await one.ended() == 130
+        assert await one.wait_for_end() == 130
         assert "Traceback" not in one.text
     for log in (tmp_path / "state" / "sessions").glob("once-*.jsonl"):
         assert fold(tmp_path / "state", log.stem).is_idle
@@ -248,7 +250,7 @@ async def test_stops_during_a_response_are_quick_and_not_counted(h: Home) -> Non
                 await trio.sleep(0.1)
             stopped = trio.current_time()
         assert trio.current_time() - stopped < 2.0
-    h.think = obedient
+    h.think = follow_message
     async with h.life():
         await h.fake.until(lambda: h.fake.texts())
     assert h.fake.texts()[-1].endswith("re: hello")

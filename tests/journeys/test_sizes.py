@@ -34,7 +34,7 @@ A_DAY = 100
 CHAT = Route("telegram", chat=str(OWNER))
 
 
-def planned(number: int, at: float) -> list[TimetableEntry]:
+def task_entries(number: int, at: float) -> list[TimetableEntry]:
     """Return the timetable's entries of a reminder with a unique name."""
     id_, words = f"call-mum-{number}", "Call mum, and ask how the garden is."
     run = PlannedRun(id_, at, 1, number)
@@ -47,7 +47,7 @@ def planned(number: int, at: float) -> list[TimetableEntry]:
     ]
 
 
-def said(number: int, at: float) -> list[Entry]:
+def reminder_entries(number: int, at: float) -> list[Entry]:
     """Return the entries of one reminder in the conversation of reminders."""
     id_, words = f"task:call-mum-{number}:{number}:{at:.0f}:1", "⏰ Call mum, and ask how she is."
     run = RunBounds(f"call-mum-{number}", says="text", series=number)
@@ -60,7 +60,7 @@ def said(number: int, at: float) -> list[Entry]:
     ]
 
 
-async def write(path: Path, journal: Journal[Any, Any], make: Any) -> list[int]:
+async def write_entries(path: Path, journal: Journal[Any, Any], make: Any) -> list[int]:
     """Write the entries of all reminders; return sizes of the state over time."""
     await journal.open()
     sizes, closed = [], set[Path]()
@@ -81,7 +81,10 @@ async def test_ten_thousand_reminders_use_no_more_space_than_a_thousand(h: Home)
     timetable, session = h.state / "schedule.jsonl", h.journal(REMINDERS)
     table = Journal[TimetableEntry, Timetable](timetable, TimetableEntry, Timetable, disk)
     log = Journal[Entry, Session](session, Entry, Session, disk)
-    memory = [await write(timetable, table, planned), await write(session, log, said)]
+    memory = [
+        await write_entries(timetable, table, task_entries),
+        await write_entries(session, log, reminder_entries),
+    ]
     for sizes in memory:
         assert max(sizes) < 1.1 * sizes[0] + 1_000, "what is held in memory"
     for path in (timetable, session):

@@ -17,17 +17,17 @@ from elwood.features.memory.messages import Recall
 from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.journal import Verified, verify
 from tests.hashed_vectors import hashed
-from tests.journeys.home import MINE, Home, obedient
+from tests.journeys.home import MINE, Home, follow_message
 from tests.journeys.test_memory import equip, typed
 
 
-def dear(request: ModelRequest) -> Completion:
+def answer_expensively(request: ModelRequest) -> Completion:
     """Answer at such a cost that the limits far exceed the reservation for a call."""
-    return msgspec.structs.replace(obedient(request), usage=Usage(20_000, 10_000))
+    return msgspec.structs.replace(follow_message(request), usage=Usage(20_000, 10_000))
 
 
 async def test_the_owner_is_warned_once_before_the_limit_applies(h: Home) -> None:
-    h.think, h.settings["limits"] = dear, Limits(day_tokens=45_000)
+    h.think, h.settings["limits"] = answer_expensively, Limits(day_tokens=45_000)
     for text in ("one", "two"):
         async with h.life() as life:
             await life.say(text)
@@ -38,11 +38,11 @@ async def test_the_owner_is_warned_once_before_the_limit_applies(h: Home) -> Non
     assert "45,000 tokens a day" in warnings[0]
     assert "/budget shows where it went" in warnings[0]
     assert warnings[1].startswith("The limit of 45,000 tokens a day is reached. It resets at")
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_slash_new_resets_the_limit_of_a_conversation(h: Home) -> None:
-    h.think, h.settings["limits"] = dear, Limits(session_tokens=30_000, warn=0)
+    h.think, h.settings["limits"] = answer_expensively, Limits(session_tokens=30_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two", "/new", "three")
     async with h.life() as life:
@@ -55,10 +55,10 @@ async def test_slash_new_resets_the_limit_of_a_conversation(h: Home) -> None:
     here, others = answers[7].split("Other conversations")
     assert "30,000 of 30,000 tokens" in here
     assert f"{MINE} (2)" in others
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
-def flip(h: Home, line: int) -> bytes:
+def flip_bit(h: Home, line: int) -> bytes:
     """Flip a bit in the middle of a line of the usage journal; return the new content."""
     path = h.state / "usage.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -71,10 +71,10 @@ def flip(h: Home, line: int) -> bytes:
 @pytest.mark.parametrize("line", [0, 1])
 async def test_limits_apply_after_the_usage_journal_is_damaged(h: Home, line: int) -> None:
     """It is set aside and its valid part still counts; the owner gets one notice."""
-    h.think, h.settings["limits"] = dear, Limits(session_tokens=75_000, warn=0)
+    h.think, h.settings["limits"] = answer_expensively, Limits(session_tokens=75_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two", "three")
-    damaged = flip(h, line)
+    damaged = flip_bit(h, line)
     for text in ("four", "five"):
         async with h.life() as life:
             await life.say(text)
@@ -87,23 +87,23 @@ async def test_limits_apply_after_the_usage_journal_is_damaged(h: Home, line: in
     assert "re: four" in answers
     assert "limit of 75,000 tokens for this conversation is reached" in answers[-1]
     assert isinstance(verify(h.state / "usage.jsonl"), Verified)
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize("place", ["before rename usage.jsonl", "after rename usage.jsonl"])
 async def test_limits_survive_a_kill_during_the_repair(h: Home, place: str) -> None:
-    h.think, h.settings["limits"] = dear, Limits(session_tokens=60_000, warn=0)
+    h.think, h.settings["limits"] = answer_expensively, Limits(session_tokens=60_000, warn=0)
     async with h.life() as life:
         await life.say("one", "two")
     with (h.state / "usage.jsonl").open("ab") as file:
         file.write(b"{}\n{}\n")
     h.kill(place)
     async with h.life() as life:
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
         await life.say("three")
     assert "limit of 60,000 tokens for this conversation is reached" in h.texts()[-1]
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 MODEL = "local/bge"
@@ -133,7 +133,7 @@ async def test_embeddings_are_charged_and_shown(
         await life.say(typed("save_memory", key="tea", content="Green tea is liked."))
         await trio.sleep(5.0)
         await life.say("/budget")
-    entries = [entry for entry in h.charged() if entry.model == MODEL]
+    entries = [entry for entry in h.usage_entries() if entry.model == MODEL]
     assert entries
     for entry in entries:
         assert (entry.session, entry.job, entry.estimated) == ("", "", is_guess)
@@ -167,7 +167,7 @@ async def test_the_person_is_told_after_three_failures(h: Home) -> None:
     def think(request: ModelRequest) -> Completion:
         if failures:
             raise failures.pop()
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life() as life:
@@ -175,4 +175,4 @@ async def test_the_person_is_told_after_three_failures(h: Home) -> None:
     shown = [text for text in h.texts() if text.startswith("⏳ ")]
     assert any("in the middle; trying again" in text for text in shown), h.fake.calls
     assert h.texts()[-1] == "re: hello"
-    assert h.broken() == []
+    assert h.broken_promises() == []

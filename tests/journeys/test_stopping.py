@@ -10,7 +10,7 @@ from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Received
 from tests.fake_telegram import OWNER
-from tests.journeys.home import MINE, Home, Life, obedient
+from tests.journeys.home import MINE, Home, Life, follow_message
 
 
 def edit(h: Home, message: Any, text: str, at: int = 5) -> int:
@@ -24,27 +24,27 @@ async def test_an_edit_without_a_change_has_no_effect(h: Home) -> None:
     async with h.life() as life:
         message = h.fake.message("read https://example.org")
         h.fake.push({"message": message})
-        await life.settled()
+        await life.wait_until_idle()
         edit(h, message, "read https://example.org")
-        await life.settled()
+        await life.wait_until_idle()
     async with h.life() as life:
         edit(h, message, "read https://example.org")
-        await life.settled()
+        await life.wait_until_idle()
         edit(h, message, "read https://example.com", at=9)
-        await life.settled()
+        await life.wait_until_idle()
         edit(h, message, "read https://example.org", at=7)  # it arrives late, and twice
-        await life.settled()
+        await life.wait_until_idle()
 
-    assert len(h.asked) == len(h.charged()) == 2
+    assert len(h.asked) == len(h.usage_entries()) == 2
     assert [text.splitlines()[0] for text in h.texts()] == [
         "re: read https://example.org",
         "re: [edited] read https://example.com",
     ]
     assert sum(isinstance(entry, Received) for entry in h.entries()) == 2
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
-async def begin(h: Home, life: Life, *more: str) -> None:
+async def begin_turn(h: Home, life: Life, *more: str) -> None:
     """Start a turn that hangs, and send *more* after it."""
     h.effects.hang = trio.Event()
     h.fake.say("call hang")
@@ -59,13 +59,13 @@ async def press(h: Home, life: Life, words: str) -> None:
     assert found is not None
     for _ in range(2):  # two presses act once
         h.fake.press(found[0], message=found[1])
-    await life.settled()
+    await life.wait_until_idle()
 
 
 async def test_stop_offers_to_answer_waiting_messages(h: Home) -> None:
     async with h.life() as life:
-        await begin(h, life, "and the weather?", "/stop")
-        await life.settled()
+        await begin_turn(h, life, "and the weather?", "/stop")
+        await life.wait_until_idle()
         stopped = h.texts()[-1]
         assert stopped.startswith("Stopped. I was still running “hang”.")
         assert "Not answered yet: “and the weather?”." in stopped
@@ -76,7 +76,7 @@ async def test_stop_offers_to_answer_waiting_messages(h: Home) -> None:
         assert len(h.asked) == 2
         await life.say("/answer t7")
         assert h.texts()[-1] == "I no longer have that message. Please write it again."
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ async def test_stop_offers_to_answer_waiting_messages(h: Home) -> None:
 )
 async def test_each_message_has_one_outcome_after_a_kill_near_a_stop(h: Home, place: str) -> None:
     async with h.life() as life:
-        await begin(h, life, "and the weather?")
+        await begin_turn(h, life, "and the weather?")
         h.kill(place)
         h.fake.say("/stop")
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
         await press(h, life, "Answer it now")
     assert h.texts()[-1] == "re: and the weather?"
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_a_message_during_a_turn_is_marked_as_seen(h: Home) -> None:
     async with h.life() as life:
-        await begin(h, life, "and this?", "/status")
+        await begin_turn(h, life, "and this?", "/status")
         await life.until(lambda: h.fake.reactions)
         h.fake.fault("setMessageReaction", code=429, parameters={"retry_after": 30})
         for text in ("and that?", "and those?"):
@@ -106,7 +106,7 @@ async def test_a_message_during_a_turn_is_marked_as_seen(h: Home) -> None:
             await life.until(lambda: not h.fake.unconfirmed)
         await trio.sleep(5)
         h.fake.say("/stop")
-        await life.settled()
+        await life.wait_until_idle()
         await life.say("alone")
     assert h.fake.reactions == {(OWNER, 2): "👀"}
     assert h.fake.counts["setMessageReaction error"] == 1  # no further attempt before its end
@@ -114,17 +114,17 @@ async def test_a_message_during_a_turn_is_marked_as_seen(h: Home) -> None:
 
 async def test_the_stop_button_reports_the_stopped_work(h: Home) -> None:
     async with h.life() as life:
-        await begin(h, life, "and this?")
+        await begin_turn(h, life, "and this?")
         h.kill("after sync received")
         pressed = {"chat": {"id": OWNER, "type": "private"}, "draft_id": 1}
         h.fake.push({"stopped_message_generation": pressed})
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
     [stopped] = h.texts()
     assert stopped.startswith("Stopped. I was still running “hang”.")
     assert "“and this?”" in stopped
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
@@ -132,13 +132,13 @@ async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
     async with h.life() as life:
         assert await life.say("Stop!") == "re: Stop!"
         for word in ("Wait …", "HÖR AUF 🛑"):
-            await begin(h, life, "don't stop", "stand", word)
-            await life.settled()
+            await begin_turn(h, life, "don't stop", "stand", word)
+            await life.wait_until_idle()
             stopped = h.texts()[-1]
             assert stopped.startswith("Stopped. I was still running “hang”.")
             assert "“don't stop”, “stand”" in stopped
         # Text that the person did not write is data.
-        await begin(h, life)
+        await begin_turn(h, life)
         passed_on = {"type": "hidden_user", "sender_user_name": "Eve"}
         h.fake.say("stop", forward_origin=passed_on)
         asked = h.fake.show("Stop or wait?", reply_markup=choices("wait"))
@@ -149,8 +149,8 @@ async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
         assert turn is not None
         assert len(h.fold().waiting) == 2
         h.fake.say("/stop")
-        await life.settled()
-    assert h.broken() == []
+        await life.wait_until_idle()
+    assert h.broken_promises() == []
 
 
 def choices(*labels: str) -> dict[str, Any]:
@@ -164,8 +164,8 @@ def is_aside(request: ModelRequest) -> bool:
 
 async def test_a_side_question_is_answered_and_not_stored(h: Home) -> None:
     async with h.life() as life:
-        await begin(h, life)
-        before = len(h.charged())
+        await begin_turn(h, life)
+        before = len(h.usage_entries())
         h.fake.say("/btw how far are you?")
         await life.until(lambda: h.texts())
         assert h.texts() == ["“how far are you?”\n\nre: how far are you?"]
@@ -175,18 +175,18 @@ async def test_a_side_question_is_answered_and_not_stored(h: Home) -> None:
         turn = h.fold().turn
         assert turn is not None
         assert turn.calls
-        assert len(h.charged()) == before + 1
-        assert h.charged()[-1].session == MINE
+        assert len(h.usage_entries()) == before + 1
+        assert h.usage_entries()[-1].session == MINE
         h.fake.say("/btw call hang")  # no tool runs for it
         await life.until(lambda: len(h.texts()) == 2)
         assert h.texts()[-1].endswith("I cannot answer that without my tools.")
         h.fake.say("/stop")
-        await life.settled()
+        await life.wait_until_idle()
         await life.say("hello")
         assert "how far" not in str(h.asked[-1].messages)
         await life.say("/btw")
         assert h.texts()[-1] == "Write your question after the command: /btw how far are you?"
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 async def test_only_one_side_question_runs_and_stop_ends_it(h: Home) -> None:
@@ -203,13 +203,13 @@ async def test_only_one_side_question_runs_and_stop_ends_it(h: Home) -> None:
         await life.until(lambda: len(h.texts()) == 2)
         assert "still answering your last side question" in h.texts()[-1]
         h.fake.say("stop")
-        await life.settled(seconds=60)
+        await life.wait_until_idle(seconds=60)
         assert "Nothing else is running." in h.texts()
         assert "“one”\n\nI have no answer to that: it took too long or was stopped." in h.texts()
         h.fake.say("/btw three")
-        await life.settled()
+        await life.wait_until_idle()
         assert h.texts()[-1].startswith("“three”\n\nI cannot answer that now: ")
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 @pytest.mark.parametrize("place", ["after sync received", "before write replied", "asked"])
@@ -217,16 +217,16 @@ async def test_a_side_question_is_repeated_after_a_kill(h: Home, place: str) -> 
     def think(request: ModelRequest) -> Completion:
         if place == "asked" and is_aside(request) and len(h.asked) == 2:
             h.disk.die()
-        return obedient(request)
+        return follow_message(request)
 
     h.think = think
     async with h.life() as life:
-        await begin(h, life)
+        await begin_turn(h, life)
         h.kill(place)
         h.fake.say("/btw what is it?")
-        await life.died()
+        await life.wait_for_kill()
     async with h.life() as life:
-        await life.settled()
+        await life.wait_until_idle()
         assert "“what is it?”\n\nre: what is it?" in h.texts()
         assert sum(map(is_aside, h.asked)) == (1 if place == "after sync received" else 2)
-    assert h.broken() == []
+    assert h.broken_promises() == []

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 REFUSAL = Error(400, "invalid_request_error", "Unexpected role 'user' after role 'tool'")
 
 
-def strict(h: Home) -> FakeModels:
+def use_strict_server(h: Home) -> FakeModels:
     """Use a model behind Chat Completions; the fake refuses requests that strict servers refuse."""
     fake = FakeModels()
     settings = ProviderSettings(api="openai", base_url=h.network.serve(fake.answer))
@@ -36,13 +36,13 @@ def roles(body: Any) -> list[str]:
 
 
 async def test_two_rounds_a_notice_and_a_steering_message_are_accepted(h: Home) -> None:
-    fake = strict(h)
+    fake = use_strict_server(h)
     async with h.life() as life:
         fake.script = [look("1"), look("2"), Say("Both are fine.")]
         h.fake.say("look twice")
         await life.until(lambda: fake.count == 2 and h.effects.together)
         h.fake.say("and be quick")
-        await life.settled()
+        await life.wait_until_idle()
         assert h.texts()[-1].startswith("Both are fine.")
         [*_, result, bridge, words] = fake.bodies[-1]["messages"]
         head = "saw 2\n\n<elwood-notice>\nThe reader will see these records below your answer"
@@ -54,7 +54,7 @@ async def test_two_rounds_a_notice_and_a_steering_message_are_accepted(h: Home) 
         h.fake.say("look again")
         await life.until(lambda: fake.count == 5 and h.effects.together)
         h.fake.say("/stop")
-        await life.settled()
+        await life.wait_until_idle()
         life.kill()
     async with h.life() as life:
         fake.script = [Say("Here I am.")]
@@ -64,11 +64,11 @@ async def test_two_rounds_a_notice_and_a_steering_message_are_accepted(h: Home) 
     tags = h.names()
     assert "compacted" not in tags
     assert tags.count("prompted") == 1
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_a_refusal_for_another_reason_shortens_nothing(h: Home) -> None:
-    fake = strict(h)
+    fake = use_strict_server(h)
     async with h.life() as life:
         await life.say("my name is Ada")
         fake.script = [REFUSAL] * 2
@@ -78,4 +78,4 @@ async def test_a_refusal_for_another_reason_shortens_nothing(h: Home) -> None:
         assert await life.say("who am I?") == "You said: who am I?"
     assert any("my name is Ada" in str(message) for message in fake.bodies[-1]["messages"])
     assert "compacted" not in h.names()
-    assert not h.broken()
+    assert not h.broken_promises()

@@ -167,7 +167,7 @@ async def test_each_stuck_state_is_reported(h: Home, name: str) -> None:
         seen: list[float] = []
 
         def shown() -> bool:
-            if any(kind.text in stuck for stuck in life.stuck()):
+            if any(kind.text in stuck for stuck in life.stuck_actors()):
                 seen.append(trio.current_time())
             return any(kind.text in alarm for alarm in h.alarms())
 

@@ -22,7 +22,7 @@ from elwood.features.console.intake import ROUTE
 from elwood.foundation.net import control
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.markdown import Rich
-from tests.journeys.home import MINE, MODEL, Home, Life, obedient
+from tests.journeys.home import MINE, MODEL, Home, Life, follow_message
 from tests.journeys.test_approval_journeys import press
 
 IDLE = wire.State(model=MODEL)
@@ -68,7 +68,7 @@ class Sitting:
         assert took.id == said.id
         return took.why
 
-    async def asks(self, text: str) -> list[str]:
+    async def ask(self, text: str) -> list[str]:
         """Send a message, wait for the outcome, and return the answer."""
         before = len(self.frames)
         assert await self.say(text) == ""
@@ -114,11 +114,11 @@ async def test_a_terminal_can_reconnect_to_its_conversation(h: Home) -> None:
     async with served(h):
         async with sitting(h) as me:
             assert await me.until(wire.State) == [IDLE]
-            assert await me.asks("one") == ["re: one"]
-            assert await me.asks("two") == ["re: two"]
-            assert await me.asks("three") == ["re: three"]
+            assert await me.ask("one") == ["re: one"]
+            assert await me.ask("two") == ["re: two"]
+            assert await me.ask("three") == ["re: three"]
             assert heard(me.frames) == []
-            assert await me.asks("three") == [], "the same id is the same message"
+            assert await me.ask("three") == [], "the same id is the same message"
         async with sitting(h, "--last") as me:
             assert me.session == "console"
             before = await me.until(wire.State)
@@ -131,11 +131,11 @@ async def test_thinking_is_shown_redacted_and_is_not_a_message(h: Home) -> None:
     async def think(request: ModelRequest) -> Completion:
         h.show(Thought(f"{'hm ' * 9000}the token is {LOOKS_SECRET}, and so it is"))
         await trio.sleep(2)  # a text that comes immediately replaces it
-        return obedient(request)
+        return follow_message(request)
 
     async with served(h), sitting(h) as me:
         h.think = think
-        assert await me.asks("one") == ["re: one"]
+        assert await me.ask("one") == ["re: one"]
         [thinking] = [one for one in me.frames if isinstance(one, wire.Thinking)]
         assert thinking.text.startswith("hm")
         assert LOOKS_SECRET not in thinking.text
@@ -145,7 +145,7 @@ async def test_thinking_is_shown_redacted_and_is_not_a_message(h: Home) -> None:
 
 async def test_text_before_a_call_stays_and_is_redacted(h: Home) -> None:
     def say_and_call(request: ModelRequest) -> Completion:
-        completion = obedient(request)
+        completion = follow_message(request)
         if completion.message.calls:
             said = (Text(f"I act with {LOOKS_SECRET} now."), *completion.message.blocks)
             message = msgspec.structs.replace(completion.message, blocks=said)
@@ -154,7 +154,7 @@ async def test_text_before_a_call_stays_and_is_redacted(h: Home) -> None:
 
     async with served(h), sitting(h) as me, sitting(h, mode="once") as other:
         h.think = say_and_call
-        said, answered = await me.asks("call act quickly")
+        said, answered = await me.ask("call act quickly")
         assert re.fullmatch(r"I act with \S+ now\.", said)
         assert LOOKS_SECRET not in said
         assert answered.startswith(DONE)
@@ -165,14 +165,14 @@ async def test_text_before_a_call_stays_and_is_redacted(h: Home) -> None:
 async def test_only_terminals_of_a_conversation_see_it(h: Home) -> None:
     async with served(h), sitting(h) as a, sitting(h) as b, sitting(h, "other") as c:
         async with sitting(h, mode="watch") as d:
-            await a.asks("hello")
+            await a.ask("hello")
             for other in (b, d):
                 await other.until(IDLE)
                 came = await other.until(IDLE)
                 assert heard(came) == [("you", "hello")]
                 assert texts(came) == ["re: hello"]
             assert await d.say("me, too") == "this terminal only watches"
-        assert await c.asks("hi") == ["re: hi"]
+        assert await c.ask("hi") == ["re: hi"]
         assert heard(c.frames) == []
 
 
@@ -182,7 +182,7 @@ async def test_a_telegram_conversation_continues_at_the_terminal(h: Home) -> Non
         async with sitting(h, "telegram") as me, sitting(h, MINE, "watch") as watcher:
             assert me.session == MINE
             assert heard(await me.until(IDLE)) == [("you (telegram)", "from the phone")]
-            assert await me.asks("from the desk") == ["re: from the desk"]
+            assert await me.ask("from the desk") == ["re: from the desk"]
             assert "from the phone" in str(h.asked[-1].messages)
             await watcher.until(IDLE)
             await watcher.until(IDLE)

@@ -37,11 +37,11 @@ from tests.fake_telegram import OWNER
 from tests.features.skills.test_skill_list import put
 from tests.journeys.home import OTHER, OTHERS, Home
 from tests.journeys.service import GROUP, KEY, NO_COMMANDS, town
-from tests.journeys.test_approval_journeys import asking, press, questions
+from tests.journeys.test_approval_journeys import press, questions, require_approval
 from tests.reminders import ENVIRONMENT, PLANNED, SKILL, WAITING
 
 
-class Bare:
+class BareSandbox:
     """A sandbox with some *programs*."""
 
     rung: Rung = "bubblewrap"
@@ -56,7 +56,7 @@ class Bare:
         return CommandOutcome(0, "\n".join(self.programs).encode())
 
 
-def thinking(h: Home, sandbox: Bare) -> FakeModels:
+def use_model(h: Home, sandbox: BareSandbox) -> FakeModels:
     """Use a model behind HTTP, and run commands in *sandbox*."""
     fake = FakeModels()
     settings = ProviderSettings(api="anthropic", base_url=h.network.serve(fake.answer))
@@ -74,7 +74,7 @@ def thinking(h: Home, sandbox: Bare) -> FakeModels:
     return fake
 
 
-def sent(body: Json) -> list[bytes]:
+def request_parts(body: Json) -> list[bytes]:
     """Return the parts of a request in order, without cache markers."""
     parts = [*body["tools"], *body["system"]]
     parts += [{"of": m["role"], **one} for m in body["messages"] for one in blocks(m)]
@@ -83,41 +83,45 @@ def sent(body: Json) -> list[bytes]:
 
 
 def are_prefixes(bodies: Iterable[Json]) -> bool:
-    return all(sent(b)[: len(sent(a))] == sent(a) for a, b in pairwise(bodies))
+    return all(
+        request_parts(b)[: len(request_parts(a))] == request_parts(a) for a, b in pairwise(bodies)
+    )
 
 
-def told(body: Json, head: str) -> list[str]:
+def find_updates(body: Json, head: str) -> list[str]:
     """Return the updates that begin with *head*, the oldest first."""
     texts = [one.get("text", "") for m in body["messages"] for one in blocks(m)]
     return [text for text in texts if text.startswith(head)]
 
 
-def wish(tool: str, **given: Any) -> str:
+def make_call(tool: str, **given: Any) -> str:
     return f"please\n/call {tool} {msgspec.json.encode(given).decode()}"
 
 
 async def test_changes_are_announced_once_and_the_prefix_stays(h: Home) -> None:
-    sandbox = Bare("git", "python3")
-    fake = thinking(asking(h), sandbox)
-    plan = wish("schedule", title="call mum", at="2099-01-01T18:00", remind="Call her.")
+    sandbox = BareSandbox("git", "python3")
+    fake = use_model(require_approval(h), sandbox)
+    plan = make_call("schedule", title="call mum", at="2099-01-01T18:00", remind="Call her.")
     async with h.life() as life:
         await life.say("hello", plan, "is it known?")
-        assert not told(fake.bodies[-1], PLANNED), "that would make the conversation private"
+        assert not find_updates(fake.bodies[-1], PLANNED), (
+            "that would make the conversation private"
+        )
         assert h.fold().taint.label == CLEAN
-        await life.say(wish("list_tasks"), "and now?", "and now?")
-        await life.say(wish("act", name="boldly"), "well?", "well?")
+        await life.say(make_call("list_tasks"), "and now?", "and now?")
+        await life.say(make_call("act", name="boldly"), "well?", "well?")
         await press(h, life, questions(h)[0], "d")
         await life.until(lambda: not h.fold().pending)
-        await life.say(wish("cancel_task", task="call-mum"), "good")
+        await life.say(make_call("cancel_task", task="call-mum"), "good")
         assert h.fold().taint.label == PRIVATE, "as list_tasks has made it"
     sandbox.programs = ("git", "pandoc")
     async with h.life() as life:
         await life.say("back", "again")
     last = fake.bodies[-1]
-    assert told(last, WAITING) == [f"{WAITING}\n- act boldly]", f"{WAITING}nothing]"]
+    assert find_updates(last, WAITING) == [f"{WAITING}\n- act boldly]", f"{WAITING}nothing]"]
     task = "\n- call-mum: once, Thu 2099-01-01 18:00 UTC: call mum"
-    assert told(last, PLANNED) == [f"{PLANNED}{task}]", f"{PLANNED}nothing]"]
-    first, second = told(last, ENVIRONMENT)
+    assert find_updates(last, PLANNED) == [f"{PLANNED}{task}]", f"{PLANNED}nothing]"]
+    first, second = find_updates(last, ENVIRONMENT)
     assert first.startswith(
         f"{ENVIRONMENT}commands run in /workspace (bubblewrap, no network); programs found there: "
         "git, python3; not found: uv, "
@@ -133,33 +137,33 @@ async def test_changes_are_announced_once_and_the_prefix_stays(h: Home) -> None:
         "[environment:": "the description of the sandbox",
     }
     private = [one.text for one in h.fold().private_texts() if one.text.startswith(PLANNED)]
-    assert private == told(last, PLANNED), "what leaves is compared with it"
+    assert private == find_updates(last, PLANNED), "what leaves is compared with it"
     async with h.life() as life:
         await life.say("a " * 2_000, "b " * 2_000)
         fake.script = [Say("<summary>\nThey talked.\n</summary>")]
         await life.say("/compact", "hello")
         summed_up, after = fake.bodies[-2:]
         assert ENVIRONMENT not in str(summed_up["messages"])
-        assert told(after, ENVIRONMENT) == [second]
+        assert find_updates(after, ENVIRONMENT) == [second]
         await life.say("/new", "hello")
-        assert told(fake.bodies[-1], ENVIRONMENT) == [second]
-    assert h.broken() == []
+        assert find_updates(fake.bodies[-1], ENVIRONMENT) == [second]
+    assert h.broken_promises() == []
 
 
 async def test_updates_do_not_reach_other_people(h: Home) -> None:
     h.groups = (GROUP,)
-    fake = thinking(h, Bare("git"))
-    plan = wish("schedule", title="call mum", at="2099-01-01T18:00", remind="Call her.")
+    fake = use_model(h, BareSandbox("git"))
+    plan = make_call("schedule", title="call mum", at="2099-01-01T18:00", remind="Call her.")
     async with h.life() as life:
         await life.say(plan)
-        await life.say(wish("list_tasks"), "and now?", chat=OTHER)
+        await life.say(make_call("list_tasks"), "and now?", chat=OTHER)
         assert h.fold(OTHERS).taint.label == PRIVATE
-        assert told(fake.bodies[-1], ENVIRONMENT)
-        assert told(fake.bodies[-1], PLANNED) == []
+        assert find_updates(fake.bodies[-1], ENVIRONMENT)
+        assert find_updates(fake.bodies[-1], PLANNED) == []
         asked = len(fake.bodies)
         h.fake.say("@elwood_bot hello", chat=GROUP, user=OWNER)
         await life.until(lambda: len(fake.bodies) > asked)
-        assert told(fake.bodies[-1], ENVIRONMENT) == []
+        assert find_updates(fake.bodies[-1], ENVIRONMENT) == []
 
 
 @pytest.mark.parametrize(
@@ -178,17 +182,17 @@ async def test_a_matching_skill_is_included(
     """If the policy allows the tool that returns it, and the owner wants it."""
     put(h.folder / "workspace/skills/fill-pdf", f"Write to {KEY}.")
     h.folder.joinpath("workspace").chmod(0o700)
-    fake = thinking(h, Bare("git"))
+    fake = use_model(h, BareSandbox("git"))
     h.settings |= {"search": SearchSettings(brave_key=Secret(KEY)), **more}
     async with h.life() as life:
         await life.say("fill the pdf form")
         await life.say("hello" if expected[0] else "fill the pdf form", chat=OTHER)
     for body, is_given in zip(fake.bodies, expected, strict=True):
-        assert bool(told(body, SKILL)) == is_given
-        assert not is_given or "Write to ***." in told(body, SKILL)[0]
+        assert bool(find_updates(body, SKILL)) == is_given
+        assert not is_given or "Write to ***." in find_updates(body, SKILL)[0]
     given = [one for one in h.entries() if isinstance(one, Reminded) and one.text.startswith(SKILL)]
     assert [one.source for one in given] == ["your skills"] * expected[0]
-    assert h.broken() == []
+    assert h.broken_promises() == []
 
 
 def test_the_task_list_is_bounded_and_omits_untrusted_tasks() -> None:
@@ -220,18 +224,18 @@ async def test_updates_reach_a_model_over_a_real_socket(tmp_path: Path) -> None:
     async with town(tmp_path / "town", more=NO_COMMANDS + zone.format("UTC")) as here:
         await here.start()
         here.telegram.say("tell m0001")
-        await here.says(1)
+        await here.wait_for_messages(1)
         await here.stop()
         here.config.write_text(here.config.read_text().replace("UTC", "Asia/Tokyo"))
         await here.start()
         here.telegram.say("tell m0002")
-        await here.says(2)
+        await here.wait_for_messages(2)
         here.telegram.say("tell m0003")
-        await here.says(3)
+        await here.wait_for_messages(3)
         await here.stop()
         assert are_prefixes(here.models.bodies)
         start = f"{ENVIRONMENT}commands cannot be run. The owner's time zone:"
-        assert told(here.models.bodies[-1], ENVIRONMENT) == [
+        assert find_updates(here.models.bodies[-1], ENVIRONMENT) == [
             f"{start} UTC.]",
             f"{start} Asia/Tokyo.]",
         ]

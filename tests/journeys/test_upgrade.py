@@ -15,7 +15,7 @@ from elwood.agent.models.client import ModelRequest
 from elwood.app.installation import LOOK_EVERY, TO_RESTART, Installation, watch
 from elwood.foundation.environment import Notify
 from tests.fake_models import Say
-from tests.journeys.home import Home, obedient
+from tests.journeys.home import Home, follow_message
 from tests.journeys.service import town
 
 
@@ -38,19 +38,19 @@ async def test_a_message_survives_an_upgrade_over_several_starts(tmp_path: Path)
         (site / name).mkdir()
         (site / name / "__init__.py").touch()
         update = one.telegram.say("m0001")
-        assert await one.ended() == 1
+        assert await one.wait_for_end() == 1
         for _ in range(3):
             await one.spawn()
-            assert await one.ended() == 1
+            assert await one.wait_for_end() == 1
         assert "cannot import name 'MarkdownIt'" in one.stderr.read_text()
         one.stderr.write_text("")  # the tracebacks were intended
         shutil.rmtree(site / name)
         shutil.copytree(whole, site / name)
         await one.start()
         # In addition to the crash notices; marked as repeated, because delivery is uncertain.
-        await one.until(lambda: any("Heard m0001." in text for text in one.said()))
+        await one.until(lambda: any("Heard m0001." in text for text in one.sent_texts()))
         await one.stop()
-        assert one.broken({update: "m0001"}) == []
+        assert one.broken_promises({update: "m0001"}) == []
 
 
 async def test_a_missing_module_does_not_abandon_the_turn(h: Home) -> None:
@@ -63,7 +63,7 @@ async def test_a_missing_module_does_not_abandon_the_turn(h: Home) -> None:
         async with h.life() as life:
             await life.over.wait()
         assert "No module named 'new'" in str(life.escalated)
-    h.think = obedient
+    h.think = follow_message
     async with h.life():
         await h.fake.until(lambda: h.fake.texts())
     assert h.fake.texts()[-1].endswith("re: hello")

@@ -71,7 +71,7 @@ async def test_long_work_is_shown_from_start_to_answer(h: Home) -> None:
     assert line.params["disable_notification"]
     assert reply.text.startswith("All tests pass. Nothing to mend.")
     assert h.fake.gone == {line.message_id}
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 @pytest.mark.parametrize("end", ["stop", "button"])
@@ -87,10 +87,10 @@ async def test_the_status_line_is_deleted_with_the_work(h: Home, end: str) -> No
         else:
             chat = {"id": OWNER, "type": "private"}
             h.fake.push({"stopped_message_generation": {"chat": chat, "draft_id": 1000}})
-            await life.settled()
+            await life.wait_until_idle()
     assert [text.partition(".")[0] for text in h.texts() if "⏳" not in text] == ["Stopped"]
     assert h.fake.gone == {one.message_id for one in h.fake.sent if "⏳" in one.text}
-    assert not h.broken()
+    assert not h.broken_promises()
 
 
 async def test_typing_stops_while_a_question_waits(h: Home) -> None:

@@ -23,7 +23,7 @@ def broken(tmp_path: Path) -> str:
 async def test_a_weaker_sandbox_is_reported_everywhere(tmp_path: Path, broken: str) -> None:
     async with town(tmp_path / "town", more=broken) as here:
         await here.start()
-        await warned(here, 1)
+        await wait_for_warning(here, 1)
         assert f"! {WEAKER}: {WHY}" in (await here.command("inspect")).stdout.decode()
         doctor = " ".join((await here.command("doctor")).stdout.decode().split())
         assert f"warning sandbox {WEAKER}; {WHY};" in doctor
@@ -31,25 +31,25 @@ async def test_a_weaker_sandbox_is_reported_everywhere(tmp_path: Path, broken: s
         assert [one["what"] for one in health["inspection"]["stuck"]] == [f"{WEAKER}: {WHY}"]
 
         here.telegram.say("/status")
-        assert f"\n{WEAKER}: {WHY}" in (await here.says(2))[1]
+        assert f"\n{WEAKER}: {WHY}" in (await here.wait_for_messages(2))[1]
         here.telegram.say("/sandbox")
-        said = (await here.says(3))[2]
+        said = (await here.wait_for_messages(3))[2]
         assert said.startswith(f"{WEAKER}.\n")
         assert ".git/hooks" in said
-        await here.eventually(lambda: told(here) == [f"{WEAKER}: {WHY}"])
+        await here.eventually(lambda: read_warnings(here) == [f"{WEAKER}: {WHY}"])
         await here.kill()
         text = here.config.read_text()
         here.config.write_text(text.replace("[sandbox]", '[sandbox]\nkind = "landlock"'))
         await here.start()
-        await here.eventually(lambda: told(here) == [])
+        await here.eventually(lambda: read_warnings(here) == [])
         await here.stop()
         here.config.write_text(text)
         await here.start()
-        await warned(here, 2)
+        await wait_for_warning(here, 2)
         await here.stop()
 
 
-async def warned(here: Town, times: int) -> None:
+async def wait_for_warning(here: Town, times: int) -> None:
     """Wait until the owner has been warned *times* times, in the same words."""
 
     def warnings() -> list[str]:
@@ -59,6 +59,6 @@ async def warned(here: Town, times: int) -> None:
     assert warnings() == [f"⚠ {WEAKER}: {WHY}"] * times
 
 
-def told(here: Town) -> list[str]:
+def read_warnings(here: Town) -> list[str]:
     told: list[str] = json.loads((here.state / "health.json").read_text())["told"]
     return told

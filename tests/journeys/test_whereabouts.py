@@ -12,7 +12,7 @@ from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
-from tests.journeys.home import MINE, Home, newest
+from tests.journeys.home import MINE, Home, newest_message
 from tests.line import Line
 
 # A group chat in which Elwood may write.
@@ -29,7 +29,7 @@ class Thinking:
     plan: str = ""
 
     async def __call__(self, request: ModelRequest) -> Completion:
-        said = newest(request)
+        said = newest_message(request)
         if said == "plan" and self.plan:
             return call(("c1", "schedule", self.plan))
         if "What is new?" in said:
@@ -91,7 +91,7 @@ async def test_news_go_to_the_owners_latest_chat(h: Home) -> None:
     desk = Line()
 
     h.more_channels = (desk.feature,)
-    h.think = lambda request: answer("" if "Fail." in newest(request) else "re: hello")
+    h.think = lambda request: answer("" if "Fail." in newest_message(request) else "re: hello")
     h.settings |= {
         "tasks": ConfiguredTasks((broken,)),
         "limits": Limits(day_tokens=100_000, warn=0.0001),

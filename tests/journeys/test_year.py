@@ -79,7 +79,7 @@ def refusal(world: World) -> Busy | NotNow | None:
     return Busy(20) if number < 0.01 else NotNow("full") if number < 0.02 else None
 
 
-def off(world: World) -> float:
+def stay_off(world: World) -> float:
     """Stay off for a second, minutes, hours or days."""
     return world.random.choice([1.0, 1.0, 60.0, 600.0, HOUR, 6 * HOUR, 1.5 * DAY])
 
@@ -135,7 +135,7 @@ def rewrite(world: World, house: House) -> None:
 def erase(world: World, house: House) -> None:
     """Remove a task from the configuration, and add it again."""
     world.tasks["config"], gone = world.tasks["config"][:-1], world.tasks["config"][-1]
-    world.events.append((world.passed() + 3 * DAY, partial(_restore, gone)))
+    world.events.append((world.true_time() + 3 * DAY, partial(_restore, gone)))
     world.events.sort(key=lambda event: event[0])
 
 
@@ -192,7 +192,7 @@ def test_every_planned_time_has_one_outcome(tmp_path: Path, pytestconfig: pytest
         world.tasks[origin] = tuple(task for task in made if task.origin == origin)
     world.chore_names = ("backup", "sweep")
     world.outcome, world.refusal, world.chore = outcome, refusal, chore
-    world.off = lambda world: off(world) * min(1.0, 5 * days / 365)
+    world.off = lambda world: stay_off(world) * min(1.0, 5 * days / 365)
     world.look = 1_800.0
     ids = [task.id for task in made]
     world.events = [(BEGIN, partial(begin, talk)), *events(world, ids, share)]

@@ -96,13 +96,13 @@ class World:
     chore: Callable[["World", str, float], Report] = lambda world, name, since: Report()
     _began: float = 0.0
 
-    def passed(self) -> float:
+    def true_time(self) -> float:
         """Return the true time."""
         return self.true + trio.current_time() - self._began
 
     def now(self) -> float:
         """Read the wall clock."""
-        return self.passed() + self.skew
+        return self.true_time() + self.skew
 
     def begin(self) -> None:
         """Start a process."""
@@ -132,11 +132,11 @@ class World:
                 await self._happen(house)
                 house.stop.set()
         finally:
-            self.true = self.passed()
+            self.true = self.true_time()
 
     async def _happen(self, house: "House") -> None:
         while self.events and self.events[0][0] < self.end:
-            await trio.sleep(max(0.0, self.events[0][0] - self.passed()))
+            await trio.sleep(max(0.0, self.events[0][0] - self.true_time()))
             event = self.events[0]
             with suppress(ActorUnavailable):  # it dies, and so does this task
                 acting = event[1](self, house)
@@ -144,7 +144,7 @@ class World:
                     await acting
                 self.events.remove(event)
             await trio.lowlevel.checkpoint()
-        await trio.sleep(max(0.0, self.end - self.passed()))
+        await trio.sleep(max(0.0, self.end - self.true_time()))
 
 
 class House:
@@ -270,7 +270,7 @@ class House:
         work = self.world.works.get(message.id)
         if work is not None and not work.is_done:
             work.done, work.is_done = RunResult(message.why, failed=True, acted=True), True
-            work.ends = self.world.passed()
+            work.ends = self.world.true_time()
         message.reply.set(None if work is None else work.done)
 
     def _take(self, message: Inbound) -> None:
@@ -282,7 +282,7 @@ class House:
                 message.reply.set(refusal)
                 return
             done, seconds = world.outcome(world, message)
-            ends = world.passed() + seconds if seconds >= 0 else seconds
+            ends = world.true_time() + seconds if seconds >= 0 else seconds
             world.works[message.id] = Work(message, done, ends)
         assert world.works[message.id].asked.session == message.session
         world.disk.step("after it was taken")
@@ -294,7 +294,7 @@ class House:
         if work is None or work.ends < 0:
             message.reply.set(None)
             return
-        await trio.sleep(max(0.0, work.ends - world.passed()))
+        await trio.sleep(max(0.0, work.ends - world.true_time()))
         if not work.is_done:
             world.disk.step("before its effect")
             work.is_done = True

@@ -387,7 +387,7 @@ async def say(h: Home, *texts: str) -> None:
     async with h.life() as life:
         for text in texts:
             h.fake.say(text)
-            await life.settled()
+            await life.wait_until_idle()
 
 
 async def test_undo_returns_the_thinking(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -45,12 +45,12 @@ class Diary:
     def text(self, path: str) -> str:
         return (self.workspace / path).read_text()
 
-    async def found(self, query: str, limit: int = 10) -> list[SearchResult]:
+    async def search(self, query: str, limit: int = 10) -> list[SearchResult]:
         return await self.notes.search(query, limit)
 
     async def paths(self, query: str) -> list[str]:
         await trio.sleep(LOOK_EVERY)
-        return [one.origin for one in await self.found(query)]
+        return [one.origin for one in await self.search(query)]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def diary(tmp_path: Path) -> Diary:
 
 
 async def test_a_search_returns_the_day_and_the_line(diary: Diary) -> None:
-    found = await diary.found("what did we do about the boiler in March?")
+    found = await diary.search("what did we do about the boiler in March?")
     day = SearchResult(
         text="- 08:00 s/t1: `drain the boiler`",
         origin=MARCH,
@@ -83,7 +83,7 @@ async def test_manual_changes_are_detected(diary: Diary) -> None:
     assert APRIL in await diary.paths("boiler")
     diary.put(APRIL, "- 08:00 s/t3: `the bicycle`")
     (diary.workspace / MARCH).unlink()
-    assert [one.origin for one in await diary.found("boiler")] == [WEEK]  # immediately
+    assert [one.origin for one in await diary.search("boiler")] == [WEEK]  # immediately
     assert await diary.paths("bicycle") == [APRIL]
     held = b"".join(path.read_bytes() for path in diary.state.iterdir())
     assert b"drain" in held
@@ -95,12 +95,12 @@ async def test_the_label_covers_only_the_results(diary: Diary) -> None:
     diary.put(MARCH, "- 08:00 s/t1: `a chair`", marked, "  - ✓ a tool #call")
     diary.put(APRIL, "a table", marked=True)
     queries = ["chair", "lamp", "a tool", "table"]
-    [chair], [lamp], [tool], [table] = [await diary.found(query) for query in queries]
+    [chair], [lamp], [tool], [table] = [await diary.search(query) for query in queries]
     assert [one.label.untrusted for one in (chair, lamp, tool, table)] == [False, True, True, True]
     assert lamp.text == tool.text == f"{marked}\n  - ✓ a tool #call"
     assert all(one.label.private for one in (chair, lamp, tool, table))
     os.removexattr(diary.workspace / APRIL, "user.elwood.untrusted")
-    [table] = await diary.found("table")
+    [table] = await diary.search("table")
     assert table.label == Label(private=True)
 
 
@@ -117,12 +117,12 @@ async def test_results_are_bounded(diary: Diary) -> None:
     diary.put(APRIL, "boiler " * MAX_DAILY, *["boiler"] * 100)
     for day in range(1, 29):
         diary.put(f"threads/daily/2026-06-{day:02}.md", "boiler")
-    assert len(await diary.found("boiler", 30)) == MAX_READ
-    assert max(len(one.text) for one in await diary.found("boiler in april")) == MAX_EXCERPT
+    assert len(await diary.search("boiler", 30)) == MAX_READ
+    assert max(len(one.text) for one in await diary.search("boiler in april")) == MAX_EXCERPT
 
 
 async def test_a_broken_index_is_rebuilt(diary: Diary) -> None:
-    assert await diary.found("boiler")
+    assert await diary.search("boiler")
     (diary.state / "threads.db").write_bytes(b"no database" * 1000)
     again = DailyNoteSearch(diary.state, diary.workspace, inline)
     assert len(await again.search("boiler", 9)) == 3
@@ -131,12 +131,12 @@ async def test_a_broken_index_is_rebuilt(diary: Diary) -> None:
 async def test_forgetting_works_without_a_usable_index(diary: Diary) -> None:
     diary.put(MARCH, "- 08:00 s/t1: `drain the big boiler`")
     (diary.state / "threads.db").mkdir()
-    assert await diary.found("boiler") == []
+    assert await diary.search("boiler") == []
     with pytest.raises(ForgettingFailed):
         await diary.notes.forget("boiler", "Drain the big boiler.", "save_memory")
     assert "drain" not in diary.text(MARCH)
     (diary.state / "threads.db").rmdir()
-    assert len(await diary.found("boiler")) == 2
+    assert len(await diary.search("boiler")) == 2
 
 
 @pytest.mark.parametrize("has_index", [True, False])
@@ -150,7 +150,7 @@ async def test_forgetting_edits_entries_and_reports_other_places(
     gone = diary.put("threads/daily/2026-01-01.md", entry)
     refused = diary.put("threads/daily/2026-01-02.md", entry.replace("remember: ", ""))
     if has_index:
-        assert await diary.found("sister")
+        assert await diary.search("sister")
     gone.unlink()
     os.link(refused, diary.workspace / "second name")  # such a file is not written
     left = await diary.notes.forget("birthday", "My sister's birthday is 4 May.", "save_memory")

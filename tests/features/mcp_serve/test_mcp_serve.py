@@ -16,7 +16,7 @@ from elwood.agent.session.log.entries import Delivered, Received, Replied
 from elwood.features.mcp_serve.messages import ASK
 from elwood.foundation.net import control
 from tests.fake_models import Say
-from tests.journeys.home import undated
+from tests.journeys.home import remove_times
 from tests.journeys.judging import approvals
 from tests.journeys.service import NO_COMMANDS, PATIENCE, ROOT, Town, town
 
@@ -74,7 +74,7 @@ async def test_all_tools_read_from_the_running_elwood(tmp_path: Path) -> None:
             assert hints == [True, True, True, False]
             failed, text = await call(client, "ask", message="look m0001")
             assert not failed
-            assert undated(text) == "Heard m0001.\n\n— What I actually did —\n✓ list_files ."
+            assert remove_times(text) == "Heard m0001.\n\n— What I actually did —\n✓ list_files ."
             # The conversation continues; another name is another conversation.
             assert await call(client, "ask", message="hello m0002") == (False, "Heard m0002.")
             await call(client, "ask", message="hello m0003", session="other")
@@ -105,7 +105,7 @@ async def test_all_tools_read_from_the_running_elwood(tmp_path: Path) -> None:
         assert [(e.principal, e.untrusted) for e in received] == [("an MCP client", True)] * 2
         assert counts(one) == (2, 2, 2)
         await one.stop()
-        await one.verify()
+        await one.verify_receipts()
 
 
 async def test_without_a_service_the_error_tells_how_to_start_one(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
                 answers.append(await client.call_tool("ask", given, progress_callback=progress))
 
             nursery.start_soon(ask)
-            await one.until(one.buttons)
-            [question] = one.buttons()
+            await one.until(one.open_questions)
+            [question] = one.open_questions()
             assert "text from a message sent by an MCP client may have prompted it" in question.text
             # A program cannot approve its own call, even with the code.
             [code] = [request.code for request in approvals(one.state)[1].calls.open()]
@@ -165,7 +165,7 @@ async def test_the_owner_is_asked_where_they_read_and_the_answer_survives_the_se
             one.telegram.press(question.buttons[0], message=question)
         receipt = "✓ act m0001 · allowed once by you"
         [answer] = [block.text for block in answers[0].content if block.type == "text"]
-        assert undated(answer) == f"Heard m0001.\n\n— What I actually did —\n{receipt}"
+        assert remove_times(answer) == f"Heard m0001.\n\n— What I actually did —\n{receipt}"
         assert one.effects == ["m0001"]
         assert counts(one) == (2, 2, 2)
     times = [time for time, _ in told]
@@ -267,12 +267,12 @@ async def test_each_message_has_one_answer_after_a_cancel_or_kill(tmp_path: Path
         one.models.script += [Say("late", delay=1), Say("later", delay=1), Say("last", delay=4)]
         async with connected(one) as client, trio.open_nursery() as nursery:
             nursery.start_soon(partial(call, client, "ask", message="m0001"))
-            await one.asks(1)
+            await one.wait_for_requests(1)
             nursery.cancel_scope.cancel()
         await one.eventually(lambda: counts(one) == (1, 1, 1))
         async with raw(one) as pipes:
             await pipes.send("tools/call", {"name": "ask", "arguments": {"message": "m0002"}}, 2)
-            await one.asks(2)
+            await one.wait_for_requests(2)
             pipes.process.kill()
         await one.eventually(lambda: counts(one) == (2, 2, 2))
         # The end of the patience is not the end of the work.
@@ -283,7 +283,7 @@ async def test_each_message_has_one_answer_after_a_cancel_or_kill(tmp_path: Path
         assert "elwood session show mcp-main" in text
         await one.eventually(lambda: counts(one) == (3, 3, 3))
         await one.stop()
-        await one.verify()
+        await one.verify_receipts()
 
 
 async def test_the_output_is_json_lines_for_any_input(tmp_path: Path) -> None:
