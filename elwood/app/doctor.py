@@ -164,9 +164,7 @@ def folders(config: Config) -> Iterator[Finding]:
         yield Finding("warning", "state", f"{path} does not exist yet", "run: elwood init")
         return
     mode = stat.S_IMODE(status.st_mode)
-    if not stat.S_ISDIR(status.st_mode):
-        yield Finding("problem", "state", f"{path} is not a folder", "correct paths.state")
-    elif status.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         what = f"{path} belongs to user {status.st_uid}, and you are {os.geteuid()}"
         yield Finding("problem", "state", what, "run this as the user of Elwood")
     elif mode & 0o077:

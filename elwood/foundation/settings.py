@@ -5,6 +5,7 @@ reference page, the first config.toml and the environment variables are generate
 `docs/extending.md` has an example.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
@@ -235,11 +236,20 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     names: Mapping[str, tuple[str, ...]]
 
 
+def _find_files(loaded: Loaded) -> Iterator[Complaint]:
+    """Find files where folders should be.  Blocks."""
+    paths = loaded.config.values.get(Paths)
+    for name, path in attrs.asdict(paths).items() if isinstance(paths, Paths) else ():
+        if os.path.exists(path) and not os.path.isdir(path):
+            yield ("paths", name), f"{path} is a file", "write the path of a folder"
+
+
 @attrs.frozen(kw_only=True)
 class Paths:
     SECTION: ClassVar = Section(
         "paths",
         "Folders: absolute paths, or paths that begin with `~`.",
+        verify=_find_files,
         computed=lambda written, environ, home: default_paths(written, environ, home),
     )
 

@@ -44,6 +44,21 @@ def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
     assert config.file == tmp_path / "config.toml"
 
 
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xef\xbb\xbf[owner]\r\nname = '${WHO}'\r\n")
+    (tmp_path / ".env").write_bytes(b"\xef\xbb\xbfWHO=Ann\r\n")
+    (tmp_path / ".env").chmod(0o600)
+    assert load(path, {}).get(Owner).name == "Ann"
+
+
+def test_a_file_instead_of_a_folder_is_one_problem(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    text = f'[paths]\nstate = "{tmp_path}/state"'
+    expected = f"config.toml: paths.state: {tmp_path}/state is a file; write the path of a folder"
+    assert complaints(tmp_path, text) == [expected]
+
+
 def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
@@ -191,6 +206,21 @@ WRONG = [
      ": policy.dangerous_patterns[0]: RE2 cannot use this regular expression: missing ]: [a; "
      "write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
      "which has no look-around such as (?=…) and no back-references such as \\1"),
+    ("[a]\nb = 1\n[a.b]", ": line 3: [a.b] is written twice, or is both a table and a value; "
+     "keep one of them"),
+    ('[web]\nkey = "one"\nkey = "two"',
+     ": line 3: key is written twice, or is both a table and a value; keep one of them"),
+    (f"sessions.in_memory = {'9' * 30}",
+     ": sessions.in_memory: the number is too large; write one of at most 18 digits"),
+    (f"sessions.in_memory = 0x{'f' * 100_000}",
+     ": sessions.in_memory: the number is too large; write one of at most 18 digits"),
+    (f"sessions.in_memory = {'9' * 100_000}",
+     ": has a number of more than 4,300 digits; is it the right file?"),
+    (f"{'.'.join('a' * 100_000)} = 1", ": has a key of more than 100 parts; is it the right file?"),
+    (f"[{' . '.join('a' * 100_000)}]", ": has a key of more than 100 parts; is it the right file?"),
+    ('[[tasks]]\nwhen = "daily"\ntool = "read_file"\n'
+     f"arguments = {('{' + '.'.join('a' * 90) + ' = ') * 50}1{'}' * 50}",
+     ": tasks: is nested too deeply; is it the right file?"),
     ('a = 1\nb = ', ": not TOML: Invalid value (at end of document); see https://toml.io"),
 ]  # fmt: skip
 

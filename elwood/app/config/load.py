@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import msgspec
+import re2
 
 from elwood.agent.feature import Feature
 from elwood.agent.session.settings import AGENT_FILE
@@ -34,6 +35,7 @@ from elwood.foundation.settings import (
     suggest_name,
     yield_fields,
 )
+from elwood.foundation.text.lines import clip
 
 T = TypeVar("T")
 PREFIX = "ELWOOD__"
@@ -46,8 +48,14 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 Tree = dict[str, object]
 # Bytes of a configuration file.
 LARGEST = 1_048_576
+# Depth of tables and lists, and parts of a dotted key: tomllib needs a minute for 100,000 parts.
+DEEPEST = 100
+_LONG_KEY = re2.compile(rf"(?:[\w\"'-]+[ \t]*\.[ \t]*){{{DEEPEST}}}")
+# Integers of TOML have 64 bits.
+_INTEGERS = range(-1 << 63, 1 << 63)
 # Characters of a wrong value that are shown to the operator.
 SHOWN = 60
+TOO_DEEP, RIGHT_FILE = "is nested too deeply", "is it the right file?"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -115,7 +123,8 @@ def load_own(text: str, config: Config, sections: Sequence[type[Settings]]) -> C
 def _read_dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
     """Parse the file of variables *path*, if it exists.  Raises ConfigErrors."""
     try:
-        lines = read_private(path).splitlines() if os.path.lexists(path) else []
+        text = read_private(path) if os.path.lexists(path) else ""
+        lines = text.removeprefix("\ufeff").splitlines()
     except SecretUnusable as error:
         if not secrets:
             return {}
@@ -200,6 +209,12 @@ class _Source:
     def _expand_value(
         self, value: object, where: Where, environ: Mapping[str, str], report: Report
     ) -> object:
+        if len(where) > DEEPEST:
+            report(where[:1], TOO_DEEP, RIGHT_FILE)
+            return None
+        if isinstance(value, int) and value not in _INTEGERS:
+            report(where, "the number is too large", "write one of at most 18 digits")
+            return 0
         if isinstance(value, dict):
             return {
                 k: self._expand_value(v, (*where, k), environ, report) for k, v in value.items()
@@ -270,7 +285,7 @@ def _as_list(value: object) -> list[object] | None:
     if isinstance(value, _FromVariable):
         try:
             return msgspec.json.decode(str(value), type=list[object])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
     return value if isinstance(value, list) else None
 
@@ -533,9 +548,11 @@ class _Loading:
 
     def _report_value(self, where: Where, error: BadSetting) -> None:
         """Report a wrong value; text from a variable is not shown, as it may be a secret."""
+        if self._is_reported(where):
+            return  # its variable is not set, or the number is too large
         if not self._source.expanded.get(where):
             self._report(where, error.what, error.remedy)
-        elif not self._is_reported(where):  # already reported if the variable is not set
+        else:
             what = "the text with its variables put in is not what is wanted here"
             self._report(where, what, error.remedy)
 
@@ -679,14 +696,26 @@ def _make_error(path: Path, what: str, remedy: str) -> ConfigErrors:
 def _parse(path: Path, content: bytes) -> Tree:
     """Parse the *content* of the file *path*.  Raises ConfigErrors."""
     if len(content) > LARGEST:
-        raise _make_error(path, f"is larger than {LARGEST} bytes", "is it the right file?")
+        raise _make_error(path, f"is larger than {LARGEST} bytes", RIGHT_FILE)
     try:
-        return tomllib.loads(content.decode().replace("\r\n", "\n"))
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # Windows editors add a BOM
+        if _LONG_KEY.search(text):
+            raise _make_error(path, f"has a key of more than {DEEPEST} parts", RIGHT_FILE)
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         # `from None`: the error holds the bytes, which may contain a secret.
         raise _make_error(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise _make_error(path, f"not TOML: {error}", "see https://toml.io") from None
+        if not str(error).startswith(("Cannot", "Duplicate")):
+            raise _make_error(path, f"not TOML: {error}", "see https://toml.io") from None
+        place, lines = re.search(r"\(at line ([0-9]+)", str(error)), text.splitlines()
+        number = int(place[1]) if place else len(lines)
+        # Only the key is shown: the value may be a secret.
+        key = clip(lines[number - 1].partition("=")[0].strip(), SHOWN)
+        what = f"line {number}: {key} is written twice, or is both a table and a value"
+        raise _make_error(path, what, "keep one of them") from None
+    except ValueError:  # of `int`
+        raise _make_error(path, "has a number of more than 4,300 digits", RIGHT_FILE) from None
     except RecursionError:
-        raise _make_error(path, "is nested too deeply", "is it the right file?") from None
+        raise _make_error(path, TOO_DEEP, RIGHT_FILE) from None
