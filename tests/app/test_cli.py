@@ -327,7 +327,7 @@ def test_a_missing_key_is_reported_before_any_request(tmp_path: Path) -> None:
         done = elwood(home, "once", "hello", ELWOOD__PATHS__RUNTIME=str(home))
         remedy = f"put it into the credential {name}-key, into ${name.upper()}_API_KEY, or name"
         assert f"there is no key for {name}: {remedy}" in done.stderr
-        assert f"{name} (m) has no key: {remedy}" in done.stdout
+        assert f"{name} (m) has no API key: {remedy}" in done.stdout
         assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 

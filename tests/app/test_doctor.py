@@ -125,7 +125,7 @@ async def test_services_that_accept_us_are_fine(tmp_path: Path) -> None:
 
 
 NEW_TOKEN = "get the token from @BotFather and store it as telegram-token"
-NEW_KEY = "make a new one there, and put it where anthropic-key is kept"
+NEW_KEY = "create a new key there and store it as anthropic-key"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_the_retirement_date_of_an_openai_model_is_reported(tmp_path: Path
     ]  # fmt: skip
 
 
-RESPONSES = "takes tools only over OpenAI's Responses API, which Elwood does not speak yet"
+RESPONSES = "supports tools only in OpenAI's Responses API, which Elwood does not support yet"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ RESPONSES = "takes tools only over OpenAI's Responses API, which Elwood does not
         ("openai/o3-mini", "2026-11-27", "problem", "is shut down"),
         ("openai/gpt-5.6-sol", "2026-11-27", "problem", RESPONSES),
         ("openai/gpt-6.1-terra", "2026-11-27", "problem", RESPONSES),
-        ("openai/gpt-5.5", "2026-11-27", "warning", RESPONSES.replace("takes", "may take")),
+        ("openai/gpt-5.5", "2026-11-27", "warning", RESPONSES.replace("supports", "may support")),
         ("openai/gpt-5.4", "2026-11-27", "", ""),
         ("openai/gpt-5.4-mini", "2026-11-27", "", ""),
         ("openai/gpt-oss-120b", "2026-11-27", "", ""),
@@ -272,9 +272,9 @@ async def test_a_missing_key_is_not_reported_as_refused(tmp_path: Path) -> None:
 def test_each_impossible_limit_is_reported(tmp_path: Path, scope: str) -> None:
     text = f'models.roles.default.model = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
     [finding] = models.prices(configured(tmp_path, text))
-    does = "does not count" if scope == "job" else "refuses"
-    assert finding.what == f"limits.{scope}_usd {does} ollama/qwen: the price is not known"
-    assert finding.remedy == "write it into models.prices"
+    does = "does not count" if scope == "job" else "blocks"
+    assert finding.what == f"limits.{scope}_usd {does} ollama/qwen: Elwood does not know the price"
+    assert finding.remedy == "add the price to models.prices"
     free = text.replace("ollama/qwen", "offline/rules")
     priced = f'{text}models.prices."ollama/*" = {{ input = 0, output = 0 }}'
     for sound in (priced, free, 'models.roles.default.model = "ollama/qwen"'):
@@ -463,7 +463,7 @@ async def test_the_command_exits_1_when_there_are_problems(tmp_path: Path) -> No
         assert code == 0
         code, text = await doctored(path, **secrets | {"ANTHROPIC_API_KEY": "revoked-key"})
     assert code == 1
-    assert f"PROBLEM  anthropic      {base} refuses the key (401) → make a new one there" in text
+    assert f"PROBLEM  anthropic      {base} refuses the key (401) → create a new key there" in text
     assert "revoked-key" not in text
     assert TOKEN not in text
 
@@ -630,7 +630,7 @@ usd = 0.1
 tokens = 1000
 """
     found = about("limits", await local(configured(tmp_path, text), tasks.check))
-    why, remedy = "ollama/qwen: the price is not known", "write it into models.prices"
+    why, remedy = "ollama/qwen: Elwood does not know the price", "add the price to models.prices"
     assert found == [
         ("warning", f"heartbeat.usd cannot limit {why}", remedy),
         ("warning", f"usd of the task a blocks {why}", remedy),

@@ -95,13 +95,13 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
             [
                 ("Which one? [offline]", "anthropics"),
                 ("Which one? [offline]", "anthropic"),
-                ("Its key", f"not-{KEY}"),
-                ("models? [claude-sonnet-5-5]", ""),
-                ("does not accept the key", lambda: None),
-                ("a asks you again:", "a"),
-                ("Its key", KEY),
-                ("models? [claude-sonnet-5-5]", ""),
-                ("It says: Hello, I am here.", lambda: None),
+                ("API key", f"not-{KEY}"),
+                ("model? [claude-sonnet-5-5]", ""),
+                ("does not accept the API key", lambda: None),
+                ("a and Enter to try again:", "a"),
+                ("API key", KEY),
+                ("model? [claude-sonnet-5-5]", ""),
+                ("The model answers: Hello, I am here.", lambda: None),
                 ("The bot's token", wrong_token),
                 ("rejects the token (401 Unauthorized)", lambda: None),
                 ("Another token", TOKEN),
@@ -123,7 +123,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
     assert (code, doctor.returncode, doctor.stderr) == (0, 0, "")
     # The findings of the doctor end the dialogue.
     found = " ".join(shown.split())
-    assert "anthropic-key is there" in found
+    assert "anthropic-key is set" in found
     assert "the bot is @elwood_bot" in found
     assert "Commands run in " in found or "Commands cannot be run" in found
     assert "PROBLEM" not in found
@@ -165,7 +165,7 @@ async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) 
 
 async def test_an_interrupted_init_leaves_no_files(tmp_path: Path) -> None:
     wrong = [("Which one?", one) for one in ("http://x?y", "http://[::1/v1")]
-    steps = [*wrong, ("Which one?", "anthropic"), ("Its key", CTRL_C)]
+    steps = [*wrong, ("Which one?", "anthropic"), ("API key", CTRL_C)]
     code, shown = await dialogue(tmp_path, steps)
     assert (code, "Nothing was written.\n" in shown) == (130, True)
     assert "Traceback" not in shown
@@ -178,11 +178,11 @@ async def test_a_model_without_tools_is_reported_before_the_choice(tmp_path: Pat
 
     steps: Sequence[Step] = [
         ("Which one?", "openai"),
-        ("Its key", KEY),
-        ("models? [gpt-5.4]", "gpt-6.1-terra"),
-        ("The model openai/gpt-6.1-terra takes tools only over OpenAI's Responses API", look),
+        ("API key", KEY),
+        ("model? [gpt-5.4]", "gpt-6.1-terra"),
+        ("The model openai/gpt-6.1-terra supports tools only in OpenAI's Responses API", look),
         ("choose openai/gpt-5.4 or openai/gpt-5.4-mini.", look),
-        ("a asks you again:", CTRL_C),
+        ("a and Enter to try again:", CTRL_C),
     ]
     code, _ = await dialogue(tmp_path, steps)
     assert code == 130

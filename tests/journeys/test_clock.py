@@ -368,7 +368,7 @@ async def test_an_empty_budget_is_not_a_failure(h: Home) -> None:
         await pass_time(h, life, DAY)
     days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
     assert len(h.asked) == len(days) == 2
-    told = [text for text in h.texts() if text.startswith('Not done: "News": The rest of the')]
+    told = [text for text in h.texts() if text.startswith('Not done: "News": The daily limit of')]
     assert len(told) == 2
     assert h.texts().count("News.") == 2
 

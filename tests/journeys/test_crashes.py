@@ -201,7 +201,7 @@ async def test_an_approvals_crash_posts_open_questions_again(h: Home) -> None:
         await life.until(lambda: len(h.fake.texts(77)) == 2 and not h.fake.unconfirmed)
         told, welcome = h.fake.texts(77)
         assert told == PAIRING.format(code)
-        assert welcome.startswith("You were let in")
+        assert welcome.startswith("You can talk to me now")
         await life.say("hello", chat=77)
         assert h.fake.texts(77)[-1] == "re: hello"
 

@@ -96,7 +96,11 @@ async def test_a_cost_that_cannot_be_recorded_stops_further_calls(h: Home) -> No
         assert "models: usage journal failed" in h.alarms()[0]
         assert h.texts() == [
             "re: one",
-            *["I cannot answer now: the disk is full, no cost can be noted: make room"] * 3,
+            *[
+                "I cannot answer now: the disk is full, so I cannot record the cost: "
+                "please free some space"
+            ]
+            * 3,
         ]
         h.disk.clear()
         assert (await life.say("three")) == "re: three"

@@ -184,7 +184,7 @@ async def test_a_failed_fetch_is_reported_once_with_the_answer(h: Home, place: s
         await life.wait_until_idle()
     assert len(h.asked) == 1
     [trouble, answer] = [text.removeprefix("(again) ") for text in h.texts()]
-    assert trouble.startswith("I could not listen to the voice message: the transcription service")
+    assert trouble.startswith("I could not transcribe the voice message: the transcription service")
     assert answer.endswith(f"[{trouble}]\nwhat is this?")
     assert h.broken_promises() == []
 
@@ -195,7 +195,7 @@ async def test_an_unfetchable_file_without_text_costs_no_model_call(h: Home) -> 
         await life.wait_until_idle()
         assert not h.asked
         [told] = h.texts()
-        assert "nobody is set up to write it down" in told
+        assert "I cannot understand voice messages yet" in told
         await life.say("what did I send?")
         assert told in str(h.asked[0].messages), "the model knows of it afterwards"
     assert h.broken_promises() == []

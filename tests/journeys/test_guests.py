@@ -154,7 +154,7 @@ async def test_a_group_sees_private_data_only_after_the_owners_yes(h: Home) -> N
         write_in_group(h, asking)
         question = await wait_for_question(h, life)
         assert question.chat == OWNER
-        assert "in a group, where others read it too" in question.text
+        assert "everyone in the group reads my answer" in question.text
         assert h.texts(GROUP) == []
         await press(h, life, question, "d")
         await life.wait_until_idle()
@@ -229,7 +229,7 @@ async def test_a_crowd_of_strangers_does_not_delay_the_owner(h: Home) -> None:
         assert max(answered) < 2, answered
         notices = [text for text in h.texts() if "to talk to me" in text]
         assert len(notices) == 3, notices
-        assert notices[0].startswith("Somebody wants to talk to me: Ann (tg:5")
+        assert notices[0].startswith("Someone wants to talk to me: Ann (tg:5")
         newest = h.fake.texts(6_009)[0]
         [code] = re.findall(r"code: (\w{8})\n", newest)
         h.fake.say(f"/allow {code}")

@@ -85,9 +85,9 @@ async def test_work_continues_after_credit_is_added(h: Home) -> None:
     h.think = away
     async with h.life() as life:
         assert await life.say("hello") == (
-            "I cannot answer now: scripted (m) has no credit left, or its spend limit is reached: "
-            "add to it there, and write to me again: Your credit balance is too low. "
-            "(tried at 20:26)"
+            "I cannot answer now: scripted (m) is out of credit or has reached its spend limit: "
+            "add credit there, then write to me again "
+            "(scripted says: Your credit balance is too low; tried at 20:26)"
         )
         await trio.sleep(60)
         h.think = follow_message

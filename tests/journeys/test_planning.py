@@ -117,7 +117,7 @@ async def test_a_run_has_its_own_model_tools_and_budget(h: Home) -> None:
     assert [spec.name for spec in run.prompt.tools] == ["list_tasks"]
     *_, told, listed = h.texts()
     assert told.startswith(
-        'Not done: "the news": The limit of $0.05 a day for the job the-news is reached'
+        'Not done: "the news": The daily limit of $0.05 for the job the-news is used up'
     )
     assert f"\n{bounds}\n" in listed
     assert not h.broken_promises()

@@ -54,7 +54,7 @@ async def admit(forum: Forum, life: Life, user: str) -> None:
     await forum.say(user, "hello")
     question = await wait_for_post(forum, life, f"{user.title()} (fo:{user})")
     assert "may talk to me now" in await forum.press(question, "Approve")
-    await wait_for_post(forum, life, "You were let in", f"dm.{user}")
+    await wait_for_post(forum, life, "You can talk to me now", f"dm.{user}")
 
 
 async def test_private_threads_continue_after_a_restart(h: Home, forum: Forum) -> None:
@@ -83,7 +83,7 @@ async def test_the_owner_admits_a_stranger_in_their_own_chat(h: Home, forum: For
         question = await wait_for_post(forum, life, "Bo (fo:bo)", thread="desk")
         assert "Only my owner" in await forum.press(question, "Approve", user="bo")
         await forum.press(question, "Approve")
-        await wait_for_post(forum, life, "You were let in", "dm.bo")
+        await wait_for_post(forum, life, "You can talk to me now", "dm.bo")
         await life.until(lambda: forum.edits)
         [edit] = forum.edits
         assert edit.part is not None

@@ -33,11 +33,11 @@ async def test_the_owner_is_warned_once_before_the_limit_applies(h: Home) -> Non
             await life.say(text)
     async with h.life() as life:
         await life.say("three")
-    warnings = [text for text in h.texts() if "of the limit of" in text or "reached" in text]
+    warnings = [text for text in h.texts() if "of the daily limit of" in text or "used up" in text]
     assert len(warnings) == 2, h.texts()
-    assert "45,000 tokens a day" in warnings[0]
-    assert "/budget shows where it went" in warnings[0]
-    assert warnings[1].startswith("The limit of 45,000 tokens a day is reached. It resets at")
+    assert "daily limit of 45,000 tokens" in warnings[0]
+    assert "/budget shows the details" in warnings[0]
+    assert warnings[1].startswith("The daily limit of 45,000 tokens is used up. It resets at")
     assert h.broken_promises() == []
 
 
@@ -48,9 +48,9 @@ async def test_slash_new_resets_the_limit_of_a_conversation(h: Home) -> None:
     async with h.life() as life:
         await life.say("four", "/new", "five", "/budget")
     answers = h.texts()
-    assert "/new begins another one" in answers[1]
+    assert "Start a new conversation with /new" in answers[1]
     assert answers[3] == "re: three"
-    assert "limit of 30,000 tokens for this conversation is reached" in answers[4]
+    assert "limit of 30,000 tokens for this conversation is used up" in answers[4]
     assert answers[6] == "re: five"
     here, others = answers[7].split("Other conversations")
     assert "30,000 of 30,000 tokens" in here
@@ -85,7 +85,7 @@ async def test_limits_apply_after_the_usage_journal_is_damaged(h: Home, line: in
     assert aside.name in told
     assert aside.read_bytes() == damaged
     assert "re: four" in answers
-    assert "limit of 75,000 tokens for this conversation is reached" in answers[-1]
+    assert "limit of 75,000 tokens for this conversation is used up" in answers[-1]
     assert isinstance(verify(h.state / "usage.jsonl"), Verified)
     assert h.broken_promises() == []
 
@@ -102,7 +102,7 @@ async def test_limits_survive_a_kill_during_the_repair(h: Home, place: str) -> N
         await life.wait_for_kill()
     async with h.life() as life:
         await life.say("three")
-    assert "limit of 60,000 tokens for this conversation is reached" in h.texts()[-1]
+    assert "limit of 60,000 tokens for this conversation is used up" in h.texts()[-1]
     assert h.broken_promises() == []
 
 
@@ -157,8 +157,8 @@ async def test_notes_are_found_by_words_at_the_limit(h: Home) -> None:
             await trio.sleep(PAUSE + 1)
         stuck = [one.what for one in life.core.table.stuck()]
     assert len(embedder.asked) == asked
-    assert any("limit of 1 tokens a day is reached" in what for what in stuck)
-    assert any("found by words alone" in what for what in stuck), stuck
+    assert any("daily limit of 1 tokens is used up" in what for what in stuck)
+    assert any("search notes by words only" in what for what in stuck), stuck
 
 
 async def test_the_person_is_told_after_three_failures(h: Home) -> None:

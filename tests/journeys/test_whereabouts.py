@@ -102,6 +102,6 @@ async def test_news_go_to_the_owners_latest_chat(h: Home) -> None:
         await life.pass_time(3600.0)
         await life.pass_time(120.0)
         await life.until(lambda: len(desk.texts) > 2)
-    assert [text for text in desk.texts if "of the limit of 100,000 tokens a day" in text]
+    assert [text for text in desk.texts if "of the daily limit of 100,000 tokens" in text]
     assert [text for text in desk.texts if text.startswith('Failed 2 times in a row: "Bad"')]
     assert h.texts() == []

@@ -78,7 +78,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     async def fetch(self, session: str, file: PendingFile) -> FetchedFile:
         """Fetch a pending file of a message in *session*; a failure is part of the result."""
         # The configuration has changed since the message was received.
-        return FetchedFile(trouble=f"I could not get the {file.kind}: the channel is off.")
+        return FetchedFile(trouble=f"I could not download the {file.kind}: the channel is off.")
 
     def render(self, text: str, footer: str = "", *, hide_targets: bool = True) -> tuple[Rich, ...]:
         """Format *text*, which is Markdown, as messages; deterministic."""

@@ -51,7 +51,7 @@ async def post_once(
     Without an answer *within* seconds, the message may have arrived.  Without an *outbox* this
     process does not have the channel; another one may.
     """
-    outcome: PostResult = Unsure("nobody answered")
+    outcome: PostResult = Unsure("no one answered")
     began, channel = trio.current_time(), post.route.channel
     absent = Unsent(f"there is no channel {channel} here")
     with trio.move_on_after(within):
@@ -170,7 +170,7 @@ class TellOwner:
                 lost.append(route)
             else:
                 again = True
-        log.warning("nowhere to tell", extra={"text": text})
+        log.warning("no route for a notice", extra={"text": text})
         return not lost
 
     def _best(self, lost: Sequence[Route]) -> Route | None:
@@ -215,8 +215,8 @@ class IntakeReplies:
                     return True
                 is_sent = await self.send_text(
                     route,
-                    f"{count} of your messages are waiting already, so I did not take this one, "
-                    "nor those you send before I have answered. Please send them again later.",
+                    f"{count} of your messages are already waiting. I did not accept this one, and "
+                    "accept no more until I have answered. Please send them again later.",
                 )
                 if is_sent:
                     _note(self._busy_notices, route.chat, now)

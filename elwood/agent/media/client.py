@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.conversation.message import FetchedFile, PendingFile, ReceivedFile
 from elwood.agent.media.settings import MediaSettings
-from elwood.agent.media.store import FileKeeper
+from elwood.agent.media.store import FOLDER, FileKeeper, display_name
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
@@ -26,10 +26,9 @@ MEMORY = 8000
 # Maximum characters of a transcript: hours of talk.
 MAX_TRANSCRIPT = 50_000
 NOBODY = (
-    "nobody is set up to write it down: set media.transcription_url or "
-    "media.transcription_command in config.toml"
+    "speech recognition is off: set media.transcription_url or media.transcription_command in "
+    "config.toml"
 )
-
 
 # Maximum of files that one channel downloads and reads at a time, for all its conversations: each
 # is in memory.  A conversation fetches one after another.
@@ -39,8 +38,13 @@ FETCHES = 8
 TRANSCRIPTIONS = 4
 # Maximum bytes of a recording that is sent to a service; larger files are not downloaded.
 MAX_RECORDING = 100 << 20
-NOT_FETCHED = "I could not get the {}: {}. Please send it again, or in another form."
-NOT_HEARD = "I could not listen to the {}: {}. It is kept as {}."
+NOT_FETCHED = "I could not download the {} ({}). Please send it again, or in another form."
+NOT_HEARD = "I could not transcribe the {}: {}. I saved the recording as {}."
+NO_SPEECH = (
+    "I cannot understand {}s yet; please type your message. (The person who runs me can turn on "
+    "speech recognition with media.transcription_url or media.transcription_command.) I saved the "
+    "recording as {}."
+)
 
 
 class NotFetched(Exception):
@@ -79,7 +83,9 @@ class FileFetcher:
             return FetchedFile(trouble=NOT_FETCHED.format(kind, error))
         trouble = ""
         if removed:
-            trouble = f"To make room I removed {escape_names(removed)} (media.budget)."
+            names = [display_name(f"{FOLDER}/{session}/{name}") for name in removed]
+            trouble = "The files of this conversation took up all their space, so I deleted the "
+            trouble += f"oldest: {escape_names(names)}."
         if not pending.is_speech:
             return FetchedFile(file=file, trouble=trouble)
         del data  # many recordings may wait
@@ -90,6 +96,8 @@ class FileFetcher:
                 words = await self._transcribe(file)
         except (NotUnderstood, PathRefused, Unconfined) as error:
             why = NOT_HEARD.format(kind, error, file.path)
+            if str(error) == NOBODY:
+                why = NO_SPEECH.format(kind, file.path)
             trouble = "\n".join(filter(None, (trouble, why)))
         else:
             minutes, seconds = divmod(pending.duration, 60)
@@ -124,7 +132,7 @@ async def write_down(
             done = await child.run(command)
             if done.code != 0:
                 how = "took too long" if done.timed_out else f"failed with exit code {done.code}"
-                raise NotUnderstood(f"media.transcription_command {how}")
+                raise NotUnderstood(f"the transcription program {how}")
             text = done.output.decode("utf-8", "replace")
         elif settings.transcription_url:
             with trio.fail_after(settings.timeout):
@@ -132,13 +140,13 @@ async def write_down(
         else:
             raise NotUnderstood(NOBODY)
     except SandboxFailed as error:
-        raise NotUnderstood(f"media.transcription_command did not run: {error}") from error
+        raise NotUnderstood(f"the transcription program did not start: {error}") from error
     except (Unreachable, Interrupted) as error:
         raise NotUnderstood(f"the transcription service failed: {error.why}") from error
     except trio.TooSlowError as error:
         raise NotUnderstood("the transcription service took too long") from error
     if not (text := well_formed(text).strip()):
-        raise NotUnderstood("no words were heard in it")
+        raise NotUnderstood("it contains no words")
     return text[:MAX_TRANSCRIPT]
 
 
@@ -158,7 +166,7 @@ async def _request_transcript(
             return msgspec.json.decode(answer.body, type=_Transcript).text
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
-    raise NotUnderstood(f"the transcription service gave no words (HTTP {answer.status})")
+    raise NotUnderstood(f"the transcription service returned no words (HTTP {answer.status})")
 
 
 def file_keeper(

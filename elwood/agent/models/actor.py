@@ -93,12 +93,11 @@ _SHARED: frozenset[FailureKind] = frozenset(
 # Vectors serve all conversations, so only the limits of a day and a month count them.
 NOBODY = Caller("")
 DAMAGED = (
-    "The record of what models cost, usage.jsonl, is damaged: a disk, or somebody who edited it. I "
-    "have put it aside as {} and go on with the lines of it that are sound, so limits hold but for "
-    "what stood in the others."
+    "My record of model costs, usage.jsonl, is damaged: a disk fault, or someone edited it. I "
+    "renamed it to {} and continue with its intact lines. My limits do not count the damaged ones."
 )
-NO_ROOM = "the disk is full, no cost can be noted: make room"
-ALL_TAKEN = Fault("rate_limit", "all its places are taken")
+NO_ROOM = "the disk is full, so I cannot record the cost: please free some space"
+ALL_TAKEN = Fault("rate_limit", "all connections to it are in use")
 
 
 class UsageBook:
@@ -411,7 +410,7 @@ class Models:
 
     async def _serve(self, ask: Complete) -> None:
         if self._calls >= MAX_CALLS:
-            ask.reply.set(ModelUnavailable("too many conversations wait for a model already"))
+            ask.reply.set(ModelUnavailable("too many conversations already wait for a model"))
             return
         self._calls += 1
         try:
@@ -444,7 +443,7 @@ class Models:
         """Call one model until it answers, or until a fallback should be tried."""
         breaker = self._breakers.get(attempt.provider)
         if breaker is None:
-            why = f"there is no provider {attempt.provider!r} in the configuration"
+            why = f"the configuration has no provider {attempt.provider!r}"
             return GivenUp(why, attempt.rest)
         while True:
             ticket = await self._enter(attempt, breaker)
@@ -489,7 +488,7 @@ class Models:
             limit = end - trio.current_time()
             with (
                 trio.move_on_at(end) as waited,
-                show_wait(f"a place at {attempt.provider}", limit=limit),
+                show_wait(f"a free connection to {attempt.provider}", limit=limit),
             ):
                 ticket = await breaker.enter()
                 if ticket is not None:
@@ -527,7 +526,7 @@ class Models:
         """Add the time of the attempt, if it is not repeated soon."""
         if fault.kind not in PAUSES:
             return fault
-        detail = f"{fault.detail} (tried at {self._book.clock_time()})".strip()
+        detail = f"{fault.detail.rstrip('.')}; tried at {self._book.clock_time()}".lstrip("; ")
         return msgspec.structs.replace(fault, detail=detail)
 
     async def _reserve(self, attempt: ModelAttempt, ticket: Ticket) -> int | str:
@@ -536,9 +535,9 @@ class Models:
         prompt = rough(ask.prompt, ask.messages, "").input
         end = attempt.end(ALL_TAKEN)
         limit = end - trio.current_time()
-        with trio.move_on_at(end), show_wait("what other calls leave of a limit", limit=limit):
+        with trio.move_on_at(end), show_wait("the rest of a spending limit", limit=limit):
             return await self._book.reserve(ticket, attempt.caller, attempt.model, prompt, wanted)
-        return "Other calls under way may use up a limit: try again when they are done."
+        return "Other requests in progress may use up a limit. Try again when they have finished."
 
     async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker, most: int) -> Completion:
         ask = attempt.ask
@@ -565,7 +564,7 @@ class Models:
             thinking=attempt.role.thinking,
         )
         try:
-            what = f"a response of {attempt.model}"
+            what = f"a response from {attempt.model}"
             with trio.move_on_at(ask.until), show_wait(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, show)
                 breaker.note_success()
@@ -579,7 +578,7 @@ class Models:
                     shown = {"asked": [*map(texts, asked)], "answered": [*map(texts, said)]}
                     payloads.debug("response", extra=shown)
                 return completion
-            raise ModelFailure(name, Fault("stalled", "it was not done when time was up"))
+            raise ModelFailure(name, Fault("stalled", "it did not finish in time"))
         except (ModelFailure, trio.Cancelled):
             if streamed is not None:  # it has begun, so it is billed
                 guess = rough(ask.prompt, ask.messages, streamed)
@@ -595,11 +594,11 @@ class Models:
 
     async def _embed(self, texts: tuple[str, ...]) -> Embeddings | EmbeddingFailed:
         if self._embedder is None:
-            return EmbeddingFailed("no model is configured that makes vectors")
+            return EmbeddingFailed("no embedding model is configured")
         if not await self._book.write():
             return EmbeddingFailed(NO_ROOM)
         if (why := self._book.limit_reached(NOBODY)) is not None:
-            return EmbeddingFailed(f"{why} Notes are found by words alone meanwhile.")
+            return EmbeddingFailed(f"{why} Until then I search notes by words only.")
         try:
             made = await self._embedder.embed(texts)
         except EmbeddingFailed as error:

@@ -75,7 +75,7 @@ def credentials(config: Config) -> Iterator[Finding]:
         provider = config.get(Providers).by_name[name]
         is_local = urlsplit(provider.base_url).hostname in LOOPBACK
         if provider.key is not None:
-            yield Finding("ok", "credentials", f"{name}-key is there")
+            yield Finding("ok", "credentials", f"{name}-key is set")
         elif provider.api != "offline" and not is_local:
             what = f"there is no key for {name}"
             yield Finding("problem", "credentials", what, key_remedy(name))
@@ -86,7 +86,7 @@ def prices(config: Config) -> Iterator[Finding]:
     limits, models = config.get(Limits), models_in_use(config)
     for scope in ("session", "day", "month"):
         if is_written(limits, f"{scope}_usd"):
-            yield from check_prices(config, models, f"limits.{scope}_usd refuses")
+            yield from check_prices(config, models, f"limits.{scope}_usd blocks")
     if is_written(limits, "job_usd") and not is_written(limits, "job_tokens"):
         yield from check_prices(config, models, "limits.job_usd does not count")
 
@@ -100,8 +100,8 @@ def check_prices(config: Config, models: Iterable[str], limit: str) -> Iterator[
     """Report the effect of a *limit* in dollars on those of *models* whose price is unknown."""
     own = config.get(ModelSettings).prices
     if unknown := [model for model in models if price_of(model, own) is None]:
-        what = f"{limit} {', '.join(unknown)}: the price is not known"
-        yield Finding("warning", "limits", what, "write it into models.prices")
+        what = f"{limit} {', '.join(unknown)}: Elwood does not know the price"
+        yield Finding("warning", "limits", what, "add the price to models.prices")
 
 
 async def _check_provider(context: CheckContext, name: str, models: Iterable[str]) -> list[Finding]:
@@ -119,7 +119,7 @@ async def _check_provider(context: CheckContext, name: str, models: Iterable[str
         return [Finding("ok", name, f"{base} answers"), *offers]
     if is_refused:
         what = f"{base} refuses the key ({answer.status})"
-        remedy = f"make a new one there, and put it where {name}-key is kept"
+        remedy = f"create a new key there and store it as {name}-key"
         return [Finding("problem", name, what, remedy)]
     if answer.status == 404:
         path = provider.models_path.partition("?")[0]
@@ -181,8 +181,8 @@ USUAL = {
 
 def set_up(config: Config) -> Answers:
     """Ask for the model, and test it with one small request."""
-    print("\nThe model that thinks: anthropic, openai, openrouter, ollama (on this machine),")
-    print("offline (none: eight fixed commands), or the address of a service like OpenAI's.")
+    print("\nThe AI service: anthropic, openai, openrouter, ollama (on this machine), offline")
+    print("(no AI: eight fixed commands), or the address of an OpenAI-compatible service.")
     services, answers = config.get(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
     name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+")
@@ -195,18 +195,22 @@ def set_up(config: Config) -> Answers:
         answers = {(*where, "api"): "openai", (*where, "base_url"): provider.base_url}
     (model, cheap), again = USUAL.get(name, ("default", "")), "a"
     while again:
-        question = f"Its key, not shown (Enter: {'the one I have' if provider.key else 'none'}):"
+        question = (
+            f"API key, hidden (Enter: {'keep the current key' if provider.key else 'no key'}):"
+        )
         if name != "ollama" and (typed := ask(question, wanted="[!-~]*", unseen=True)):
             provider = attrs.evolve(provider, key=Secret(typed))
             answers["providers", name, "key"] = provider.key
-        model = ask("Which of its models?", model)
+        model = ask("Which model?", model)
         doubt = find_doubt(f"{name}/{model}", provider.base_url, day_of(time.time(), "UTC"))
         if doubt is not None:
             why = f"{doubt.what[0].upper()}{doubt.what[1:]}; {doubt.remedy}."
         else:
-            print("  Asking it to say hello …", flush=True)
+            print("  Testing the model …", flush=True)
             why = trio.run(_say_hello, name, provider, model)
-        again = why and ask(f"  {why}\n  Enter leaves it so, a asks you again:", wanted="a?")
+        again = why and ask(
+            f"  {why}\n  Press Enter to keep it anyway, or a and Enter to try again:", wanted="a?"
+        )
     return answers | _build_role_answers(f"{name}/{model}", f"{name}/{cheap or model}")
 
 
@@ -226,5 +230,5 @@ async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
             completion = await provider.complete(request, lambda text: None)
         except ModelFailure as error:
             return describe(f"{name}/{model}", error.fault)
-    print(f"  It says: {clip(completion.message.text.strip(), 60)}")
+    print(f"  The model answers: {clip(completion.message.text.strip(), 60)}")
     return ""

@@ -164,11 +164,11 @@ class HttpProvider(ABC):
         """Return the content of *file* in base64 for the model, or the text that replaces it."""
         data, why = request.files.get(file.sha256, ""), ""
         if not self._vision:
-            why = f"your model cannot see (providers.{self.name}.vision)"
+            why = f"this model cannot read pictures (providers.{self.name}.vision)"
         elif file.media not in self.visible:
-            why = f"your model cannot be shown {file.media}"
+            why = f"this model does not accept {file.media}"
         elif not data:
-            why = "the file is gone, or was changed"
+            why = "the file was deleted or changed"
         return ("", f"[You cannot look at {file.path}: {why}.]") if why else (data, "")
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -241,7 +241,7 @@ class HttpProvider(ABC):
             kind = kind_of(status) if status in (413, 429) else "server"
             return self.failure(kind, f"HTTP {status}, not from the API (a proxy?)", headers)
         if status == 200 and "error" not in whole:
-            return self.failure("rejected", "the answer is no stream of events", headers)
+            return self.failure("rejected", "the answer is not a stream of events", headers)
         message = str(error.get("message") or error.get("detail") or f"HTTP {status}")
         kind = classify(status, error, message, headers or {})
         details = error.get("details")
@@ -334,9 +334,7 @@ class ResponseStream(ABC):
             self.read(event)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             # A 200 with invalid events is caused by a proxy, like a 502 (LLM-40).
-            raise self.provider.failure(
-                "server", "an event of the stream is not readable"
-            ) from error
+            raise self.provider.failure("server", "an event of the stream is unreadable") from error
 
     def report_progress(self, show: Callable[[Shown], None]) -> None:
         """Show the text so far, if it has grown; first an empty one when the message began.

@@ -71,10 +71,10 @@ class HttpEmbedder:
         answer = await self._ask(msgspec.json.encode(asked))
         data = sorted(answer.data, key=lambda datum: datum.index)
         if [datum.index for datum in data] != list(range(len(texts))):
-            raise EmbeddingFailed(f"{self._service} gave vectors of other texts than were sent")
+            raise EmbeddingFailed(f"{self._service} returned vectors for other texts")
         sizes = {len(datum.embedding) for datum in data}
         if len(sizes) != 1 or not 0 < min(sizes) <= MAX_DIMENSIONS:
-            raise EmbeddingFailed(f"{self._service} gave vectors of different lengths, or of none")
+            raise EmbeddingFailed(f"{self._service} returned vectors of different lengths")
         tokens = answer.usage.prompt_tokens if answer.usage else None
         return Embeddings([datum.embedding for datum in data], tokens)
 
@@ -87,7 +87,7 @@ class HttpEmbedder:
                     self._url, body, headers=key, read_timeout=DEADLINE, limit=MAX_ANSWER
                 )
         except (Unreachable, Interrupted) as error:
-            raise EmbeddingFailed(f"{name} could not be asked: {error.why}") from error
+            raise EmbeddingFailed(f"{name} did not answer: {error.why}") from error
         except trio.TooSlowError as error:
             raise EmbeddingFailed(f"{name} did not answer within {DEADLINE:g} s") from error
         if answer.status != 200:
@@ -97,12 +97,12 @@ class HttpEmbedder:
         try:
             return msgspec.json.decode(answer.body, type=_Data)
         except msgspec.DecodeError as error:
-            raise EmbeddingFailed(f"the vectors of {name} are not readable") from error
+            raise EmbeddingFailed(f"{name} returned unreadable vectors") from error
 
 
 _HINTS = {
-    400: "it does not take these texts, or the model makes no vectors",
-    401: "it does not accept the key",
+    400: "it rejects these texts, or the model cannot make embeddings",
+    401: "it does not accept the API key",
     404: "it does not have this model; with Ollama, pull it first",
 }
 
@@ -119,7 +119,7 @@ class ThroughModels:
             with trio.fail_after(PATIENCE):
                 answer = await self._models.ask(Embed(texts=tuple(texts)))
         except (ActorUnavailable, trio.TooSlowError) as error:
-            raise EmbeddingFailed("the models cannot be asked now") from error
+            raise EmbeddingFailed("the models are not available now") from error
         if isinstance(answer, EmbeddingFailed):
             raise answer
         return answer

@@ -67,6 +67,6 @@ def find_doubt(model: str, base_url: str, today: str) -> ModelDoubt | None:
     surely = _NEEDS_RESPONSES.fullmatch(name) is not None
     if not (surely or _MAY_NEED_RESPONSES.fullmatch(name)):
         return None
-    verb = "takes" if surely else "may take"
-    what = f"the model {model} {verb} tools only over OpenAI's Responses API, which Elwood does "
-    return ModelDoubt(f"{what}not speak yet", remedy, surely)
+    verb = "supports" if surely else "may support"
+    what = f"the model {model} {verb} tools only in OpenAI's Responses API, which Elwood does "
+    return ModelDoubt(f"{what}not support yet", remedy, surely)

@@ -84,7 +84,7 @@ def affordable(
             way_out = _way_out(account, unit, caller.budget, zone)
             left = bound - tally.amount(unit)
             if left <= 0:
-                return f"The limit of {limit} is reached. {way_out}"
+                return f"The {limit} is used up. {way_out}"
             if unit == "tokens":
                 fits = left - call.prompt
             elif call.price is not None:
@@ -92,11 +92,11 @@ def affordable(
             elif account.scope == "job" and (budget.usd is None or budget.tokens is not None):
                 continue  # its limit in tokens also applies
             else:
-                remedy = f"write it into models.prices in config.toml, or take away the {limit}"
-                return f"I do not know the price of {call.model}, so I cannot keep to the limit \
-of {limit}: {remedy}."
+                remedy = "Write the price into models.prices in config.toml, or remove the limit"
+                return f"I do not know the price of {call.model}, so I cannot keep to the {limit}. \
+{remedy}."
             if fits < min(call.wanted, LEAST):
-                return f"The rest of the limit of {limit} is too little for an answer. {way_out}"
+                return f"The {limit} has too little left for an answer. {way_out}"
             most = min(most, int(fits))
     return most
 
@@ -118,8 +118,8 @@ def warnings(
     the sum exceeds the configured share of it.
     >>> call = Charged("s", "a/m", "2026-12-24", input=90)
     >>> print(*warnings(Limits(month_tokens=100), Ledger(), [(call, None)], "UTC"))
-    90 % of the limit of 100 tokens a month is used. It resets at 2027-01-01 00:00 UTC; to go on \
-before that, raise limits.month_tokens in config.toml. /budget shows where it went.
+    90 % of the monthly limit of 100 tokens is used. It resets at 2027-01-01 00:00 UTC. To go on \
+before that, raise limits.month_tokens in config.toml. /budget shows the details.
     """
     added: dict[Account, Tally] = {}
     budgets: dict[Account, Budget | None] = {}
@@ -133,9 +133,9 @@ before that, raise limits.month_tokens in config.toml. /budget shows where it we
             share, used = limits.warn * most, tally.amount(unit)
             if ledger.tally(account).amount(unit) < share <= used:
                 limit = _limit(account, unit, most, f"the conversation {one_line(account.of)}")
-                so_far = f"{100 * used / most:.0f} % of the limit of {limit} is used"
+                so_far = f"{100 * used / most:.0f} % of the {limit} is used"
                 way_out = _way_out(account, unit, budgets[account], zone)
-                texts.append(f"{so_far}. {way_out} /budget shows where it went.")
+                texts.append(f"{so_far}. {way_out} /budget shows the details.")
     return tuple(texts)
 
 
@@ -163,17 +163,19 @@ def _limit(account: Account, unit: Unit, most: float, here: str = "this conversa
     amount = f"{most:,.0f} tokens" if unit == "tokens" else dollars(most)
     match account.scope:
         case "session":
-            return f"{amount} for {here}"
-        case "day" | "month":
-            return f"{amount} a {account.scope}"
+            return f"limit of {amount} for {here}"
+        case "day":
+            return f"daily limit of {amount}"
+        case "month":
+            return f"monthly limit of {amount}"
         case "job":
-            return f"{amount} a day for the job {one_line(account.job)}"
+            return f"daily limit of {amount} for the job {one_line(account.job)}"
 
 
 def _way_out(account: Account, unit: Unit, budget: Budget | None, zone: str) -> str:
     setting = f"limits.{account.scope}_{unit} in config.toml"
     if account.scope == "session":
-        return f"/new begins another one; only a higher {setting} lets this one go on."
+        return f"Start a new conversation with /new. To continue this one, raise {setting}."
     if account.scope == "month":
         first = date.fromisoformat(f"{account.of}-01")
         reset = (first + timedelta(days=31)).replace(day=1)
@@ -183,5 +185,5 @@ def _way_out(account: Account, unit: Unit, budget: Budget | None, zone: str) -> 
     own = None if budget is None else (budget.tokens if unit == "tokens" else budget.usd)
     if account.scope == "job" and own is not None:
         where = "of [heartbeat] or of its [[tasks]] in config.toml"
-        remedy = f"raise its own {unit} {where}, or have it planned anew"
-    return f"It resets at {reset} 00:00 {zone}; to go on before that, {remedy}."
+        remedy = f"raise its own {unit} {where}, or plan it again"
+    return f"It resets at {reset} 00:00 {zone}. To go on before that, {remedy}."

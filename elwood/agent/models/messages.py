@@ -82,7 +82,7 @@ async def ask_model(
             return await ask(msgspec.structs.replace(request, until=until))
     except ActorUnavailable as error:
         return ModelUnavailable(str(error))
-    return ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
+    return ModelUnavailable(f"the model did not answer within {limit:.0f} s")
 
 
 Vector = Sequence[float]

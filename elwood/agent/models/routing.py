@@ -34,7 +34,7 @@ def split_name(name: str) -> tuple[str, str]:
     """
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
-        raise ValueError(f"{name!r} is not of the form provider/model")
+        raise ValueError(f"{name!r} does not have the form provider/model")
     return provider, model
 
 
@@ -75,23 +75,27 @@ _TRANSIENT = {
 }  # fmt: skip
 _WHOLE_PROVIDER = {"spend_limit", "bad_key", "no_key", "forbidden", "offline"}
 _WORDS: dict[FailureKind, str] = {
-    "rate_limit": "allows no more requests for now",
-    "spend_limit": "has no credit left, or its spend limit is reached: add to it there, and write "
-    "to me again",
+    "rate_limit": "accepts no further requests at the moment",
+    "spend_limit": "is out of credit or has reached its spend limit",
     "overloaded": "is overloaded",
-    "server": "has a fault of its own",
-    "conflict": "could not take the request",
+    "server": "has an internal error",
+    "conflict": "could not process the request",
     "offline": "cannot be reached",
     "cut": "broke off its response",
-    "stalled": "stopped answering in the middle",
-    "nonsense": "contradicted itself",
-    "bad_key": "does not accept the key: set a new one and restart",
-    "no_key": "has no key",
+    "stalled": "stopped in the middle of its response",
+    "nonsense": "sent an invalid response",
+    "bad_key": "does not accept the API key",
+    "no_key": "has no API key",
     "forbidden": "does not permit this",
-    "no_model": "does not have this model (any more): choose another",
-    "too_long": "finds the conversation too long",
-    "history": "does not accept the conversation",
+    "no_model": "does not have this model",
+    "too_long": "rejects the conversation as too long",
+    "history": "rejects the conversation",
     "rejected": "rejects the request",
+}
+_REMEDIES: dict[FailureKind, str] = {
+    "spend_limit": "add credit there, then write to me again",
+    "bad_key": "set a new key and restart Elwood",
+    "no_model": "choose another model",
 }
 # Seconds without requests to a provider that only a person can fix, unless a person writes and no
 # other model could answer: they may have fixed it (LLM-02, 37, 38).
@@ -105,8 +109,11 @@ def describe(model: str, fault: Fault) -> str:
     'anthropic (claude-sonnet-5-5) is overloaded: Overloaded'
     """
     provider, name = split_name(model)
+    remedy = f": {_REMEDIES[fault.kind]}" if fault.kind in _REMEDIES else ""
     detail = f": {fault.detail}" if fault.detail else ""
-    return f"{provider} ({name}) {_WORDS[fault.kind]}{detail}"
+    if remedy and detail:
+        detail = f" ({provider} says{detail})"
+    return f"{provider} ({name}) {_WORDS[fault.kind]}{remedy}{detail}"
 
 
 def retry_in(fault: Fault, times: int, jitter: float) -> float | None:

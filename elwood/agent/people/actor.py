@@ -47,15 +47,13 @@ MAX_ASKED = 3
 NO_ROOM = CommandResult("The disk is full; nothing was changed.", ok=False)
 NOT_A_PERSON = CommandResult("Only a person can be a member or a guest.", ok=False)
 NOBODY = CommandResult(
-    "I know nobody of that name or number; /people, or elwood pair list, names all. "
-    "Owners stand in config.toml.",
+    "No person or group has that name or id. List them with /people, or elwood pair list. "
+    "Owners are set in config.toml.",
     ok=False,
 )
-NAMESAKES = CommandResult(
-    "Several people have that name. Use the id, as /people shows it.", ok=False
-)
+NAMESAKES = CommandResult("Several people have that name. Use the id that /people shows.", ok=False)
 WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
-WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
+WELCOME = "You can talk to me now. Please write again: I did not keep your earlier messages."
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -121,8 +119,10 @@ class Pairing:
         self._asked.pop(asked.code, None)
         self._ask_about_strangers()
         who = f"{asked.name} ({asked.principal})"
-        log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
-        yes, no = f"{who} may talk to me now.", f"{who} stays out."
+        log.info(
+            "decided about a stranger", extra={"principal": asked.principal, "approved": approved}
+        )
+        yes, no = f"{who} may talk to me now.", f"{who} may not talk to me."
         if asked.is_group:
             yes, no = f"I answer in {who} now.", f"I stay silent in {who}."
         if approved:
@@ -144,7 +144,7 @@ class Pairing:
         if self._channels.is_group(person.principal):
             return NOT_A_PERSON
         changed = RoleChanged(person.principal, role == "guest", by)
-        text = f"{person.name or 'Somebody'} ({person.principal}) is a {role} now."
+        text = f"{person.name or 'Someone'} ({person.principal}) is a {role} now."
         return CommandResult(text, ok=True) if await self._record(changed) else NO_ROOM
 
     async def _meet(self, meet: Meet) -> Known | Stranger:
@@ -165,7 +165,7 @@ class Pairing:
         asked = AccessRequested(code, meet.principal, one_line(meet.name), meet.route, who)
         if not await self._record(asked):
             return Stranger(None)
-        log.info("stranger met", extra={"principal": meet.principal})
+        log.info("stranger wrote", extra={"principal": meet.principal})
         self._ask_about_strangers()
         return Stranger(code)
 

@@ -18,17 +18,17 @@ def access_question(asked: AccessRequested) -> Rich:
             (" wants me in the group ", ""),
             (asked.name or "without a name", "code"),
             (
-                f" ({asked.principal}). Shall I answer there? Everybody in it can then talk to me, "
-                "but I trust only you and whom you let in.",
+                f" ({asked.principal}). Shall I answer there? Everyone in it can then talk to me, "
+                "but I trust only you and the people you approved.",
                 "",
             ),
         )
     return build_text(
-        ("Somebody wants to talk to me: ", ""),
-        (asked.name or "somebody", "code"),
+        ("Someone wants to talk to me: ", ""),
+        (asked.name or "someone", "code"),
         (
             f" ({asked.principal})\nTheir code is {asked.code}. "
-            "Approve only if they gave it to you themselves.",
+            "Approve only if they told you this code themselves.",
             "",
         ),
     )
@@ -43,14 +43,14 @@ def access_settled(
     zone: tzinfo,
 ) -> Rich:
     """Format the outcome of a request; None: the code expired without a decision."""
-    yes, no = "may talk to me now", "stays out"
+    yes, no = "may talk to me now", "may not talk to me"
     if asked.is_group:
         yes, no = "is a group that I answer in now", "is a group that I stay silent in"
-    ended = f"{no}: nobody decided in time"
+    ended = f"{no}: no one decided in time"
     if decided is not None:
         by = describe_decider(decided.by, at, channels)
         ended = f"{yes if decided.approved else no}, decided {by}"
-    name = asked.name or "somebody"
+    name = asked.name or "someone"
     when = format_time(now, zone)
     return build_text((name, "code"), (f" ({asked.principal}) {ended}, {when}.", ""))
 

@@ -90,7 +90,7 @@ class Messenger:
             return self._build_recipient(route, "you")
         for known in await self._approvals.ask(ListPeople()):
             if known.principal == to:
-                return self._build_recipient(route, f"{known.name or 'somebody'} ({to})")
+                return self._build_recipient(route, f"{known.name or 'someone'} ({to})")
         return None
 
     def remove_buttons(self, route: Route, *, typed: bool) -> None:
@@ -116,7 +116,7 @@ class Messenger:
         """
         outbox = self._channels.outboxes.get(route.channel)
         if outbox is None:
-            return Undeliverable(f"there is no {route.channel} now")
+            return Undeliverable(f"the channel {route.channel} is off now")
         post = Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
         outcome = await post_once(outbox, post, PATIENCE)
         if buttons and isinstance(outcome, Sent):
@@ -221,7 +221,7 @@ class Talk:
     async def ask_user(self, given: AskUser, context: ToolContext) -> str:
         options = [one_line(option, MAX_OPTION) for option in given.options]
         if not all(options) or len(set(options)) < len(options):
-            raise ToolFailure("options must be different, and show something; nothing was asked")
+            raise ToolFailure("the options must differ and must not be empty; no question was sent")
         pieces = self._messenger.get_channel(context.route).render(given.question)
         buttons = tuple(Button(option, choice(number)) for number, option in enumerate(options))
         for number, piece in enumerate(pieces):
@@ -237,9 +237,9 @@ class Talk:
         """Resolve the recipient and read the files."""
         place = await self._messenger.find_recipient(given.to, context.route)
         if place is None:
-            raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
+            raise ToolFailure(f"{given.to} cannot be reached: no one with this id has access")
         if not (given.text.strip() or given.files):
-            raise ToolFailure("there is neither text nor a file in it; nothing was sent")
+            raise ToolFailure("the message has neither text nor a file; nothing was sent")
         if len(set(given.files)) < len(given.files):
             raise ToolFailure("a file is named twice; nothing was sent")
         return _OutgoingMessage(place, await self._blocking(partial(self._read, given.files)))
@@ -254,8 +254,8 @@ class Talk:
                 data = file.read(room + 1)
             room -= len(data)
             if room < 0:
-                text = f"files of {MAX_BYTES:,} bytes together can be sent"
-                raise ToolFailure(f"{text}, and {name} is more; nothing was sent")
+                text = f"the files may have at most {MAX_BYTES:,} bytes together"
+                raise ToolFailure(f"{text}, and {name} exceeds that; nothing was sent")
             if not data:
                 text = f"{name} is empty, and empty files cannot be sent; nothing was sent"
                 raise ToolFailure(text)
@@ -265,7 +265,7 @@ class Talk:
     async def _send(self, given: MessageToSend, context: ToolContext) -> str:
         draft = await self._prepare(given, context)
         if draft.facts != dict(context.facts):
-            raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
+            raise ToolFailure("the message changed after the approval; nothing was sent")
         posts = _posts(
             self._messenger.get_channel(draft.place.route), given.text, draft.attachments
         )
@@ -273,7 +273,7 @@ class Talk:
         messages: list[str] = []
         until = trio.current_time() + PATIENCE
         for what, part, files in posts:
-            outcome: PostResult = Unsure("nobody answered in time")
+            outcome: PostResult = Unsure("no answer in time")
             with trio.move_on_at(until):
                 outcome = await self._messenger.post(draft.place.route, part, files)
             if not isinstance(outcome, Sent):
@@ -322,7 +322,7 @@ def _failure(
 ) -> ToolFailure:
     """Build the failure of a message that did not arrive completely."""
     assert not isinstance(outcome, Sent)
-    before = f"; before it went out: {', '.join(sent)}" if sent else ""
+    before = f"; sent before it: {', '.join(sent)}" if sent else ""
     after = "; nothing after it was sent" if of > len(sent) + 1 else ""
     if isinstance(outcome, Unsure):
         text = f"{what} may or may not have arrived: {outcome.why}{before}{after}"

@@ -72,7 +72,7 @@ Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]
 async def refuse_call(name: str, arguments: Mapping[str, object]) -> Output:
     """Refuse a call: while another call is examined, and within a nested call."""
     await trio.lowlevel.checkpoint()
-    raise NestedCallFailed(f"{name}: no call can be made from here", "denied")
+    raise NestedCallFailed(f"{name} cannot be called from here", "denied")
 
 
 @attrs.frozen(kw_only=True)
@@ -336,7 +336,7 @@ def convert_refusals(path: str) -> Iterator[None]:
     try:
         yield
     except PathMissing as error:
-        raise ToolFailure(f"{name} {error.why}; list its folder to see what is there") from error
+        raise ToolFailure(f"{name} {error.why}; list its folder to see its files") from error
     except PathRefused as error:
         raise ToolFailure(f"{name}: {error.why}") from error
     except Unconfined as error:

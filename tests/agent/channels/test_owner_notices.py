@@ -81,7 +81,7 @@ async def test_a_blocked_route_falls_back_to_the_next() -> None:
 
 async def test_without_a_route_news_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert await TellOwner({}, tuple, str)("It failed.", (), False)
-    assert "nowhere to tell" in caplog.text
+    assert "no route for a notice" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ async def test_requests_follow_the_openai_format() -> None:
         ("openai/m", vectors([1.0]), "other texts"),
         ("openai/m", vectors([1.0], [1.0, 2.0]), "different lengths"),
         ("openai/m", vectors([], []), "different lengths"),
-        ("openai/m", vectors("x", "y"), "not readable"),
-        ("openai/m", Reply(pieces=(b"<html>",)), "not readable"),
+        ("openai/m", vectors("x", "y"), "unreadable"),
+        ("openai/m", Reply(pieces=(b"<html>",)), "unreadable"),
         ("openai/m", reply({}, 401), "key"),
         ("openai/m", reply({}, 503), "later"),
-        ("openai/m", Reply(end="reset", end_at=-1), "could not be asked"),
+        ("openai/m", Reply(end="reset", end_at=-1), "did not answer"),
     ],
 )
 async def test_errors_are_explained(model: str, given: Reply, why: str) -> None:

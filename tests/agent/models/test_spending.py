@@ -68,14 +68,22 @@ def folded(*entries: Charged) -> Ledger:
         (Limits(), "UTC", None),
         (Limits(session_tokens=301, day_tokens=401, session_usd=3.01, day_usd=4.01), "UTC", None),
         (Limits(session_tokens=300), "UTC", "300 tokens for this conversation"),
-        (Limits(session_usd=3.0), "UTC", "only a higher limits.session_usd in config.toml"),
+        (
+            Limits(session_usd=3.0),
+            "UTC",
+            "To continue this one, raise limits.session_usd in config.toml",
+        ),
         (Limits(month_tokens=501, month_usd=5.01), "UTC", None),
-        (Limits(month_tokens=500), "UTC", "500 tokens a month is reached. It resets at 2026-12-01"),
-        (Limits(month_usd=5.0), "Europe/Berlin", "$5.00 a month is reached. It resets at 2026-12"),
+        (
+            Limits(month_tokens=500),
+            "UTC",
+            "limit of 500 tokens is used up. It resets at 2026-12-01",
+        ),
+        (Limits(month_usd=5.0), "Europe/Berlin", "monthly limit of $5.00 is used up. It resets at"),
         (
             Limits(day_tokens=400),
             "UTC",
-            "It resets at 2026-11-22 00:00 UTC; to go on before that, raise limits.day_tokens",
+            "It resets at 2026-11-22 00:00 UTC. To go on before that, raise limits.day_tokens",
         ),
         (Limits(day_usd=4.0), "Europe/Berlin", "It resets at 2026-11-22 00:00 Europe/Berlin"),
         (Limits(day_usd=0.0), "Pacific/Auckland", "It resets at 2026-11-23 00:00"),
@@ -173,7 +181,7 @@ def test_a_warning_is_sent_once_at_its_threshold(
 def test_calls_written_together_count_together() -> None:
     calls = [(entry(n=40), None), (entry("other", n=40), None)]
     [told] = warnings(Limits(day_tokens=100, session_tokens=100), Ledger(), calls, "UTC")
-    assert told.startswith("80 % of the limit of 100 tokens a day is used")
+    assert told.startswith("80 % of the daily limit of 100 tokens is used")
 
 
 @pytest.mark.parametrize(
@@ -181,29 +189,29 @@ def test_calls_written_together_count_together() -> None:
     [
         (
             Limits(session_usd=1.0), "", None,
-            "90 % of the limit of $1.00 for the conversation s is used. /new begins",
+            "90 % of the limit of $1.00 for the conversation s is used. Start",
         ),
         (
             Limits(day_usd=0.5), "", None,
-            "180 % of the limit of $0.50 a day is used. It resets at 2026-11-22 00:00",
+            "180 % of the daily limit of $0.50 is used. It resets at 2026-11-22 00:00",
         ),
         (
             Limits(job_usd=1.0), "a\nb", None,
-            "a day for the job a b is used. It resets at 2026-11-22 00:00 Europe/Berlin; "
-            "to go on before that, raise limits.job_usd in config.toml. /budget",
+            "limit of $1.00 for the job a b is used. It resets at 2026-11-22 00:00 Europe/Berlin. "
+            "To go on before that, raise limits.job_usd in config.toml. /budget",
         ),
         (
             Limits(), "news", Budget(usd=1.0),
-            "to go on before that, raise its own usd of [heartbeat] or of its [[tasks]] in "
-            "config.toml, or have it planned anew.",
+            "To go on before that, raise its own usd of [heartbeat] or of its [[tasks]] in "
+            "config.toml, or plan it again.",
         ),
         (
             Limits(day_usd=1.0), "news", Budget(usd=5.0),
-            "to go on before that, raise limits.day_usd in config.toml.",
+            "To go on before that, raise limits.day_usd in config.toml.",
         ),
         (
             Limits(job_tokens=100), "news", Budget(usd=2.0),
-            "to go on before that, raise limits.job_tokens in config.toml.",
+            "To go on before that, raise limits.job_tokens in config.toml.",
         ),
     ],
 )  # fmt: skip

@@ -108,4 +108,4 @@ async def test_an_unwritten_call_is_charged_later(tmp_path: Path) -> None:
     world.calls.full = False
     assert await book.write()
     [told] = world.told
-    assert told.startswith("83 % of the limit of 300 tokens a day is used")
+    assert told.startswith("83 % of the daily limit of 300 tokens is used")

@@ -111,7 +111,7 @@ async def test_an_expired_code_removes_its_buttons(world: World, autojump_clock:
         [edit] = world.edits
         assert (edit.message, edit.buttons) == ("1", ())
         assert edit.part is not None
-        assert edit.part.text.startswith("Eve (tg:7) stays out: nobody decided in time, ")
+        assert edit.part.text.startswith("Eve (tg:7) may not talk to me: no one decided in time, ")
 
 
 async def test_a_clock_set_back_expires_pending_codes(world: World) -> None:

@@ -184,7 +184,7 @@ async def test_a_recipient_must_be_admitted(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         await send(hands, "hi Eve", f"tg:{FRIEND}")
         assert fake.texts(FRIEND) == ["hi Eve"]
-        with pytest.raises(ToolFailure, match="nobody of this name"):
+        with pytest.raises(ToolFailure, match="no one with this id"):
             await send(hands, "hi", "tg:56")
 
 
@@ -247,9 +247,9 @@ async def test_changed_files_are_not_sent(tmp_path: Path) -> None:
                 put(hands, "a.txt", b"harmful!")
             after = await hands.tools.plan_message(given, hands.context())
             assert exact("t", "d", "", before) != exact("t", "d", "", after)
-            with pytest.raises(ToolFailure, match="changed since it was allowed"):
+            with pytest.raises(ToolFailure, match="changed after the approval"):
                 await hands.tools.send_message(given, hands.context(before.facts))
-        with pytest.raises(ToolFailure, match="changed since"):
+        with pytest.raises(ToolFailure, match="changed after"):
             await hands.tools.send_message(MessageToSend("never examined"), hands.context())
         assert not fake.sent
 
@@ -270,7 +270,7 @@ async def test_problems_are_reported_before_sending(tmp_path: Path) -> None:
             (("out",), "nowhere or out|leads out"),
             ((".env",), "secrets"),
             (("empty",), "is empty"),
-            (("half", "other"), "files of 20,971,520 bytes together.*other"),
+            (("half", "other"), "at most 20,971,520 bytes together.*other"),
             (("good.txt", "good.txt"), "named twice"),
             ((), "neither text nor a file"),
         ):
@@ -299,7 +299,7 @@ async def test_a_certain_failure_is_reported(tmp_path: Path) -> None:
         with pytest.raises(ToolFailure, match=r"not sent: the text: .*blocked") as caught:
             await send(hands, "hi", f"tg:{FRIEND}")
         assert not caught.value.unknown
-        with pytest.raises(ToolFailure, match="there is no console"):
+        with pytest.raises(ToolFailure, match="the channel console is off"):
             await send(attrs.evolve(hands, here=Route("console")), "hi")
 
 
@@ -335,7 +335,7 @@ async def test_a_partial_delivery_is_reported(
         with pytest.raises(ToolFailure) as caught:
             await send(hands, "hi", "here", "a.txt", "b.txt", "c.txt")
     assert str(caught.value) == (
-        f"{words}; before it went out: a.txt with text; nothing after it was sent"
+        f"{words}; sent before it: a.txt with text; nothing after it was sent"
     )
     assert caught.value.unknown is unknown
 
@@ -352,7 +352,7 @@ async def test_a_silent_outbox_is_reported(tmp_path: Path, autojump_clock: MockC
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(slowly)
-        with pytest.raises(ToolFailure, match=r"b.txt may or.*before it.*: a.txt") as caught:
+        with pytest.raises(ToolFailure, match=r"b.txt may or.*sent before it: a.txt") as caught:
             await send(hands, "", "here", "a.txt", "b.txt")
         assert caught.value.unknown
         # The call's own timeout is 180 s and would hide the reason.
@@ -414,7 +414,7 @@ async def test_a_question_has_buttons_and_does_not_wait(tmp_path: Path) -> None:
 async def test_the_fate_of_a_question_is_reported(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands):
         for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
-            with pytest.raises(ToolFailure, match="options must be different"):
+            with pytest.raises(ToolFailure, match="options must differ"):
                 await hands.ask(AskUser("?", options))
         fake.fault("sendMessage", "lose")
         with pytest.raises(ToolFailure, match="the question may or may not") as caught:

@@ -126,7 +126,7 @@ async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockC
         ("bad.xlsx", b"PK\x03\x04", "", "; it could not be read: it is damaged"),
         ("scan.pdf", a_pdf("", ""), "", "; a scan of 2 pages, without text"),
         ("shot.png", b"\x89PNG\r\n\x1a\n\0", "", ""),
-        ("big.jpg", JPEG.ljust((5 << 20) + 1), "", "; too large to be looked at; as a photo"),
+        ("big.jpg", JPEG.ljust((5 << 20) + 1), "", "; too large for you to see; a photo"),
         ("bad.pdf", b"%PDF-1.4 what?", "", "; it could not be read: it is damaged"),
         ("x.zip", b"PK\x03\x04 and so on", "", "it is a ZIP archive or an office document"),
     ],
@@ -170,7 +170,9 @@ async def test_a_long_text_is_shortened_and_names_are_harmless() -> None:
         [file] = first.files
         assert len(file.text) == 20_000
         assert file.path == f"received/tg-{OWNER}/{DAY}-u1-.._.._.bash_rc_.txt"
-        assert file.about.endswith(f"; the first 20,000 of 54,000 characters; all: {file.path}")
+        assert file.about.endswith(
+            f"; the first 20,000 of 54,000 characters; the whole text: {file.path}"
+        )
         assert "has a name that secrets are kept under" in second.troubles[0]
         assert not second.files
 
@@ -180,7 +182,8 @@ async def test_the_oldest_files_are_removed_and_the_sender_is_notified() -> None
         for n in range(3):
             fake.say("keep", document=fake.file(b"\0" * (9 << 20), file_name=f"{n}.bin"))
         received = await house.fetched(3)
-        room = f"To make room I removed {DAY}-u1-0.bin (media.budget)."
+        room = "The files of this conversation took up all their space, so I deleted the oldest: "
+        room += "0.bin."
         assert [one.troubles for one in received] == [(), (), (room,)]
         folder = house.workspace / f"received/tg-{OWNER}"
         assert sorted(path.name for path in folder.iterdir()) == [
@@ -202,7 +205,9 @@ async def test_a_failed_download_is_reported_after_retries(jumping_clock: MockCl
         fake.say(None, document={"size": 1})
         second, third, fourth = await house.fetched(3)
         assert second.text == "see"
-        assert second.troubles[0].startswith("I could not get the picture: the connection was clo")
+        assert second.troubles[0].startswith(
+            "I could not download the picture (the connection was clo"
+        )
         assert "larger than 20 MB" in third.troubles[0]
         assert "I do not know this kind of file" in fourth.troubles[0]
 
@@ -237,7 +242,7 @@ async def test_a_voice_message_is_transcribed_by_a_service_and_stays_the_owners(
             house.inbound.clear()
             fake.say(None, voice=voice(fake), forward_origin={"type": "user"})
             [received] = await house.fetched()
-            assert "gave no words (HTTP 500)" in received.troubles[0]
+            assert "returned no words (HTTP 500)" in received.troubles[0]
             await fake.until(lambda: not fake.unconfirmed)
 
 
@@ -253,13 +258,13 @@ async def test_a_command_can_transcribe(tmp_path: Path) -> None:
         async with intake(fake, media={"transcription_command": ("/nowhere/x",)}) as house:
             fake.say(None, voice=voice(fake))
             [received] = await house.fetched()
-            why = "media.transcription_command failed with exit code 127"
+            why = "the transcription program failed with exit code 127"
             assert why in received.troubles[0]
         async with intake(fake) as house:
             fake.say(None, voice=voice(fake))
             [received] = await house.fetched()
-            assert "set media.transcription_url or" in received.troubles[0]
-            assert f"It is kept as received/tg-{OWNER}/{DAY}-u" in received.troubles[0]
+            assert "with media.transcription_url or" in received.troubles[0]
+            assert f"I saved the recording as received/tg-{OWNER}/{DAY}-u" in received.troubles[0]
             assert list(house.workspace.rglob("*.ogg")), "it is kept"
             await fake.until(lambda: not fake.unconfirmed)
 
