@@ -326,7 +326,7 @@ class FakeTelegram:
             if why := wrong(method, params):
                 raise Refusal(400, f"Bad Request: {why}")
             if self.rates is not None and "chat_id" in params:
-                self._count(method, params["chat_id"])
+                self._count(method, params["chat_id"], len(params.get("media", "1")))
             result = await self._perform(method, params)
         except Refusal as refusal:
             if is_fault_of_ours(refusal.description):
@@ -638,9 +638,9 @@ class FakeTelegram:
             self._flood(chat, counts)
         return chat
 
-    def _count(self, method: str, chat: int) -> None:
+    def _count(self, method: str, chat: int, count: int) -> None:
         assert self.rates is not None
-        if (wait := self.rates.refuse(method, chat, self.clock())) is not None:
+        if (wait := self.rates.refuse(method, chat, self.clock(), count)) is not None:
             self.violations.append(f"{method}: too many for {chat}")
             seconds = int(wait) + 1
             raise Refusal(

@@ -180,8 +180,8 @@ class Rates:
     def __init__(self) -> None:
         self._times: dict[tuple[int, str], deque[float]] = {}
 
-    def refuse(self, method: str, chat: int, now: float) -> float | None:
-        """Count a call; return the seconds to wait if it exceeds a limit."""
+    def refuse(self, method: str, chat: int, now: float, count: int = 1) -> float | None:
+        """Count a call of *count* messages; return the seconds to wait if it exceeds a limit."""
         if method.endswith("Draft") or method == "sendChatAction":
             windows = [(chat, "drafts", 20, 5.0), (chat, "more drafts", 40, 30.0)]
         elif method.startswith(("send", "edit")):
@@ -196,8 +196,8 @@ class Rates:
             times = self._times.setdefault((key, name), deque())
             while times and times[0] <= now - seconds:
                 times.popleft()
-            if len(times) >= most:
+            if len(times) + count > most:
                 return times[0] + seconds - now
         for key, name, _, _ in windows:
-            self._times[key, name].append(now)
+            self._times[key, name].extend([now] * count)
         return None

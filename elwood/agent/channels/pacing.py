@@ -9,7 +9,8 @@ _GRAIN = 1e-6
 class Bucket(msgspec.Struct, frozen=True):
     """A token bucket that holds *size* events and is refilled with *rate* of them a second.
 
-    In any s seconds at most size + s * rate events are allowed.
+    In any s seconds at most size + s * rate events are allowed. More than *size* events together
+    wait until they fit, with nothing sent meanwhile.
     """
 
     rate: float
@@ -17,19 +18,19 @@ class Bucket(msgspec.Struct, frozen=True):
     level: float | None = None
     at: float = 0.0
 
-    def delay(self, now: float, *, leave: int = 0) -> float:
-        """Return the seconds until one more event fits, with room for *leave* others.
+    def delay(self, now: float, *, count: int = 1, leave: int = 0) -> float:
+        """Return the seconds until *count* events fit, with room for *leave* others.
 
         >>> Bucket(2, 2).delay(0.0), Bucket(2, 2).spend(0.0).spend(0.0).delay(0.25)
         (0.0, 0.25)
         """
-        missing = 1.0 + leave - self._filled(now)
+        missing = count + leave - self._filled(now, max(self.size, count))
         return missing / self.rate if missing > _GRAIN else 0.0
 
-    def spend(self, now: float) -> "Bucket":
-        return Bucket(self.rate, self.size, self._filled(now) - 1.0, now)
+    def spend(self, now: float, count: int = 1) -> "Bucket":
+        return Bucket(self.rate, self.size, self._filled(now, self.size) - count, now)
 
-    def _filled(self, now: float) -> float:
+    def _filled(self, now: float, most: float) -> float:
         if self.level is None:
-            return self.size
-        return min(self.size, self.level + (now - self.at) * self.rate)
+            return most
+        return min(most, self.level + (now - self.at) * self.rate)

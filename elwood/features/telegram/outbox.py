@@ -511,7 +511,7 @@ class Outbox:
         buttons = [(button.text, button.data) for button in post.buttons]
         arrived: Sent | None = None
         while left:
-            await self._wait_for_budget(queue)
+            await self._wait_for_budget(queue, max(1, len(left[0].files)))
             if queue.chat in self._unreachable:
                 lost = Undeliverable(self._unreachable[queue.chat])
                 return lost if arrived is None else _partial_failure(lost)
@@ -605,17 +605,20 @@ class Outbox:
         left.extendleft(reversed(again))
         return None
 
-    async def _wait_for_budget(self, queue: _ChatQueue) -> None:
-        """Wait until the budgets of this chat and of all chats allow a message; spend it."""
+    async def _wait_for_budget(self, queue: _ChatQueue, count: int = 1) -> None:
+        """Wait until the budgets of this chat and of all chats allow *count* messages; spend them.
+
+        Each picture of an album counts.
+        """
         now = await _sleep_while(
-            lambda now: max(queue.flooded_until - now, queue.messages.delay(now))
+            lambda now: max(queue.flooded_until - now, queue.messages.delay(now, count=count))
         )
-        queue.messages = queue.messages.spend(now)
+        queue.messages = queue.messages.spend(now, count)
         async with self._turns:
             now = await _sleep_while(
-                lambda now: max(self._all_flooded_until - now, self._total.delay(now))
+                lambda now: max(self._all_flooded_until - now, self._total.delay(now, count=count))
             )
-            self._total = self._total.spend(now)
+            self._total = self._total.spend(now, count)
 
     def _flood_wait(self, queue: _ChatQueue) -> float:
         """Return the seconds until flood control permits sending to a chat."""

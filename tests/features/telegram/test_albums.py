@@ -3,11 +3,16 @@
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from elwood.agent.channels.messages import Attachment, Button, Sent, Unsent, Unsure
+from elwood.agent.conversation.route import Route
+from elwood.features.telegram.pacing import Pacing
 from elwood.foundation.text.markdown import Entity, Rich
-from tests.fake_telegram import BROKEN, fake_telegram
+from tests.fake_telegram import BROKEN, OWNER, fake_telegram
 from tests.features.telegram.neighbours import outbox
+from tests.telegram_rules import Rates
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NOTE = Attachment("note.txt", b"text")
@@ -27,6 +32,19 @@ async def test_pictures_form_albums_of_ten_and_other_files_are_sent_alone() -> N
         assert list(fake.files.values()) == [
             (file.name, file.data) for file in (*pictures(12), NOTE)
         ]
+
+
+async def test_each_picture_of_an_album_counts_in_the_send_budget(jumping_clock: MockClock) -> None:
+    async with fake_telegram(clock=trio.current_time) as fake:
+        fake.rates = Rates()
+        async with outbox(fake, pacing=Pacing()) as out:
+            for chat in (OWNER, -1):
+                route = Route("telegram", str(chat), private=chat > 0)
+                for number in range(3):
+                    files = pictures(10 if number else 2)
+                    assert isinstance(await out.post(str(number), files=files, route=route), Sent)
+        assert len(fake.sent) == 44
+        assert not [key for key in fake.counts if "429" in key]
 
 
 async def test_a_refused_album_arrives_as_files() -> None:
