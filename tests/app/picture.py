@@ -37,7 +37,7 @@ COLOURS = ["#45475a", "#f38ba8", "#a6e3a1", "#f9e2af", "#89b4fa", "#cba6f7", "#9
 TYPED = (("write notes.txt: buy milk", "✓ write_file"), ("run mv notes.txt milk.txt", "d Details"))
 
 
-def take() -> str:
+def take_screen() -> str:
     """Run the demo in its own tmux; return the screen with its escape sequences."""
     with tempfile.TemporaryDirectory() as folder:
 
@@ -66,7 +66,7 @@ def take() -> str:
             tmux("kill-server")
 
 
-def draw(screen: str) -> str:
+def draw_screen(screen: str) -> str:
     """Draw the *screen* as an SVG."""
     lines = screen.rstrip("\n").split("\n")
     width, height = COLUMNS * WIDTH + 2 * MARGIN, len(lines) * HEIGHT + 2 * MARGIN
@@ -261,4 +261,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         CHAT.write_text(draw_chat(trio.run(chat, Path(scratch))))
-    DEMO.write_text(draw(take()))
+    DEMO.write_text(draw_screen(take_screen()))

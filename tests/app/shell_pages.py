@@ -88,27 +88,27 @@ def manual(parser: ArgumentParser) -> Iterator[str]:
     yield f'.TH ELWOOD 1 "" "elwood {__version__}" "User Commands"'
     yield ".nh\n.ad l"  # names of options and files are not hyphenated
     about = parser.description or ""
-    yield f".SH NAME\nelwood \\- {escaped(about.rstrip('.')[:1].lower() + about.rstrip('.')[1:])}"
+    yield f".SH NAME\nelwood \\- {escape(about.rstrip('.')[:1].lower() + about.rstrip('.')[1:])}"
     yield f".SH SYNOPSIS\n{synopsis('elwood', parser, every=True)}"
-    yield f".SH DESCRIPTION\n{escaped(about)}\n{escaped(parser.epilog or '')}"
+    yield f".SH DESCRIPTION\n{escape(about)}\n{escape(parser.epilog or '')}"
     yield ".SH OPTIONS"
     yield from options(parser, every=True)
     yield ".SH COMMANDS\nEach takes \\fB\\-\\-help\\fR and \\fB\\-\\-config\\fR as well."
     for typed, one in commands("elwood", parser):
         if one is not parser:
-            yield f".SS {synopsis(typed, one)}\n{escaped(one.description or '')}"
+            yield f".SS {synopsis(typed, one)}\n{escape(one.description or '')}"
             yield from options(one)
     yield ".SH EXIT STATUS"
-    yield from (f".TP\n.B {code}\n{escaped(text)}" for code, text in STATUS.items())
+    yield from (f".TP\n.B {code}\n{escape(text)}" for code, text in STATUS.items())
     yield ".SH FILES"
-    yield from (f".TP\n.I {escaped(name)}\n{escaped(text)}" for name, text in FILES.items())
+    yield from (f".TP\n.I {escape(name)}\n{escape(text)}" for name, text in FILES.items())
     yield ".SH EXAMPLES"
     for typed, text in EXAMPLES.items():
-        yield f".TP\n\\fB{escaped(typed)}\\fR\n{escaped(text)}"
+        yield f".TP\n\\fB{escape(typed)}\\fR\n{escape(text)}"
 
 
 def synopsis(typed: str, parser: ArgumentParser, *, every: bool = False) -> str:
-    words = [f"\\fB{escaped(typed)}\\fR", *map(usage, arguments(parser, every=every))]
+    words = [f"\\fB{escape(typed)}\\fR", *map(usage, arguments(parser, every=every))]
     return " ".join(words)
 
 
@@ -122,7 +122,7 @@ def arguments(parser: ArgumentParser, *, every: bool) -> list[Action]:
 def usage(action: Action) -> str:
     value = f"\\fI{value_of(action)}\\fR" if action.nargs != 0 else ""
     if action.option_strings:
-        return f"[\\fB{escaped(action.option_strings[-1])}\\fR{value and ' '}{value}]"
+        return f"[\\fB{escape(action.option_strings[-1])}\\fR{value and ' '}{value}]"
     if isinstance(action, argparse._SubParsersAction):
         return f"{value} ..." if action.required else f"[{value} ...]"
     several = f"{value} ..." if action.nargs in ("*", "+") else value
@@ -134,20 +134,20 @@ def options(parser: ArgumentParser, *, every: bool = False) -> Iterator[str]:
         if isinstance(action, argparse._SubParsersAction):
             continue
         value = f"\\fI{value_of(action)}\\fR" if action.nargs != 0 else ""
-        names = ", ".join(f"\\fB{escaped(name)}\\fR" for name in action.option_strings)
-        yield f".TP\n{' '.join(filter(None, (names, value)))}\n{escaped(action.help or '')}"
+        names = ", ".join(f"\\fB{escape(name)}\\fR" for name in action.option_strings)
+        yield f".TP\n{' '.join(filter(None, (names, value)))}\n{escape(action.help or '')}"
 
 
 def value_of(action: Action) -> str:
     if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
-        return "\\fR|\\fI".join(map(escaped, action.choices))
-    return escaped(str(action.metavar or action.dest))
+        return "\\fR|\\fI".join(map(escape, action.choices))
+    return escape(str(action.metavar or action.dest))
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Format *text* so that roff prints it unchanged.
 
-    >>> escaped(".a -b\\\\c")
+    >>> escape(".a -b\\\\c")
     '\\\\&.a \\\\-b\\\\ec'
     """
     text = text.replace("\\", "\\e").replace("-", "\\-")

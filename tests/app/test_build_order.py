@@ -45,7 +45,7 @@ ORDERS: dict[str, Order] = {
 }
 
 
-def configured(folder: Path) -> Config:
+def make_config(folder: Path) -> Config:
     """Configure all features, with the direct sandbox and a host for requests."""
     for name in ("workspace", "skills"):
         (folder / name).mkdir(parents=True)
@@ -107,25 +107,25 @@ async def decision_on_a_request(app: App) -> Decision:
     return decide(tool.name, plan.action, Situation(label=CLEAN, principal="owner"), Rules())
 
 
-async def built(folder: Path, order: Order) -> tuple[Decision, str]:
+async def build_and_describe(folder: Path, order: Order) -> tuple[Decision, str]:
     """Build the app in *order*; return the decision, and a description of the parts."""
     made = Built()
     features = order((Feature("watcher", made.watch), *map(made.recorded, (*ALL, parcels))))
-    async with build(configured(folder), Environment(), features, {}) as app:
+    async with build(make_config(folder), Environment(), features, {}) as app:
         found = await made.described(app)
         return await decision_on_a_request(app), pformat(found).replace(str(folder), "")
 
 
 @pytest.mark.parametrize("order", list(ORDERS)[1:])
 async def test_the_order_of_features_has_no_effect(tmp_path: Path, order: str) -> None:
-    decision, found = await built(tmp_path / "other", ORDERS[order])
+    decision, found = await build_and_describe(tmp_path / "other", ORDERS[order])
     assert isinstance(decision, Ask)
-    assert (decision, found) == await built(tmp_path / "usual", ORDERS["as listed"])
+    assert (decision, found) == await build_and_describe(tmp_path / "usual", ORDERS["as listed"])
 
 
 async def test_tools_are_listed_in_the_order_of_features(tmp_path: Path) -> None:
     declared = [name for one in FEATURES for name in one.tools]
-    async with build(configured(tmp_path), Environment(), ALL, {}) as app:
+    async with build(make_config(tmp_path), Environment(), ALL, {}) as app:
         listed = [one.name for one in app.tools]
     assert [name for name in listed if name in declared] == [
         name for name in declared if name in listed
@@ -153,7 +153,7 @@ async def test_reading_parts_too_early_is_a_bug(tmp_path: Path, kind: str) -> No
 
     features = (*ALL, Feature("hasty", hasty))  # also for the last feature
     with pytest.raises(ReadTooEarly, match="hasty"):
-        async with build(configured(tmp_path), Environment(), features, {}):
+        async with build(make_config(tmp_path), Environment(), features, {}):
             pass
 
 
@@ -164,5 +164,5 @@ async def test_two_sandboxes_are_an_error_in_any_order(tmp_path: Path) -> None:
 
     features = (*ALL, Feature("second", second))
     with pytest.raises(ValueError, match="only one may bring: sandbox"):
-        async with build(configured(tmp_path), Environment(), features, {}):
+        async with build(make_config(tmp_path), Environment(), features, {}):
             pass

@@ -33,7 +33,7 @@ def elwood(
     )
 
 
-def configured(home: Path, text: str) -> Path:
+def write_config(home: Path, text: str) -> Path:
     path = home / ".config" / "elwood" / "config.toml"
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -58,7 +58,7 @@ PARSER = {"argparse", "pathlib", "typing", "elwood.app.cli"}
 def test_a_command_imports_only_what_it_needs(
     tmp_path: Path, arguments: list[str], code: int, absent: set[str]
 ) -> None:
-    configured(tmp_path, "")
+    write_config(tmp_path, "")
     done = elwood(tmp_path, *arguments, options=("-X", "importtime"))
     assert done.returncode == code
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -104,7 +104,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> None:
-    configured(tmp_path, "")
+    write_config(tmp_path, "")
     done = elwood(tmp_path, *arguments)
     assert done.returncode == 2
     assert "usage: elwood" in done.stderr
@@ -124,7 +124,7 @@ def test_a_command_named_first_needs_no_other_parsers() -> None:
 
 
 def test_a_wrong_configuration_exits_78_with_all_problems(tmp_path: Path) -> None:
-    path = configured(tmp_path, '[turn]\ndedline = 5\n[log]\nlevel = "loud"\n')
+    path = write_config(tmp_path, '[turn]\ndedline = 5\n[log]\nlevel = "loud"\n')
     done = elwood(tmp_path, "run", ELWOOD__MODELS__MAX_TOKENS="0")
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.splitlines() == [
@@ -167,7 +167,7 @@ def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
 
 
 def test_init_keeps_existing_files(tmp_path: Path) -> None:
-    config = configured(tmp_path, f'paths.workspace = "{tmp_path}/mine"')
+    config = write_config(tmp_path, f'paths.workspace = "{tmp_path}/mine"')
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "SOUL.md").write_text("my own")
     done = elwood(tmp_path, "init")
@@ -186,7 +186,7 @@ def test_init_reports_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
 
 
 def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> None:
-    configured(tmp_path, "x = 1")
+    write_config(tmp_path, "x = 1")
     done = elwood(tmp_path, "init")
     assert done.returncode == 78
     assert "x: no such key" in done.stderr
@@ -200,7 +200,7 @@ def test_read_only_commands_need_no_secret(
     tmp_path: Path, arguments: list[str], code: int, shown: str
 ) -> None:
     """On a server only the service has the credentials."""
-    configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
+    write_config(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
     assert elwood(tmp_path, "run").returncode == 78
     done = elwood(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (code, shown)  # no app ran here
@@ -229,7 +229,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     ("closed", "arguments"), [("<&-", "init"), ("<&-", "once hi"), (">&-", "doctor")]
 )
 def test_a_closed_stream_is_replaced(tmp_path: Path, closed: str, arguments: str) -> None:
-    configured(tmp_path, OFFLINE)
+    write_config(tmp_path, OFFLINE)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     done = subprocess.run(
         ["sh", "-c", f'exec "$0" -m elwood {arguments} {closed}', sys.executable],
@@ -251,7 +251,7 @@ NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 
 
 def test_an_answer_is_printed_and_remembered_by_name(tmp_path: Path) -> None:
-    configured(tmp_path, OFFLINE)
+    write_config(tmp_path, OFFLINE)
     first = elwood(tmp_path, "once", "--session", "tea", "write a.txt: green")
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout.startswith("I wrote a.txt:")
@@ -271,7 +271,7 @@ def test_an_answer_is_printed_and_remembered_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, why: str) -> None:
-    configured(tmp_path, OFFLINE)
+    write_config(tmp_path, OFFLINE)
     done = elwood(tmp_path, "once", "--session", name, "hello")
     assert done.returncode == 2
     assert why in done.stderr
@@ -285,7 +285,7 @@ def test_an_empty_message_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_call_that_needs_approval_has_its_own_exit_code(tmp_path: Path) -> None:
-    configured(tmp_path, f"{OFFLINE}\napprovals.wait = 0.1")
+    write_config(tmp_path, f"{OFFLINE}\napprovals.wait = 0.1")
     done = elwood(tmp_path, "once", "--json", "run mv a b")
     assert (done.returncode, json.loads(done.stdout)["outcome"]) == (3, "waits")
     assert "Why I ask: mv is not on the list of safe commands" in done.stderr
@@ -293,7 +293,7 @@ def test_a_call_that_needs_approval_has_its_own_exit_code(tmp_path: Path) -> Non
 
 def test_the_answer_to_one_message_can_be_watched(tmp_path: Path) -> None:
     """With --debug also its requests and answers; the log file keeps its configured level."""
-    configured(tmp_path, f'{OFFLINE}\nlog.file = "{tmp_path}/elwood.log"')
+    write_config(tmp_path, f'{OFFLINE}\nlog.file = "{tmp_path}/elwood.log"')
     shown = []
     for option in ("--verbose", "--debug"):
         done = elwood(tmp_path, "once", option, "write a.txt: green")
@@ -310,7 +310,7 @@ def test_the_answer_to_one_message_can_be_watched(tmp_path: Path) -> None:
 
 
 def test_an_unreachable_model_is_reported_and_exits_1(tmp_path: Path) -> None:
-    configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 5")
+    write_config(tmp_path, f"{NOBODY}\nturn.model_deadline = 5")
     done = elwood(tmp_path, "once", "hello")
     assert done.returncode == 1
     assert done.stdout.startswith(
@@ -321,7 +321,7 @@ def test_an_unreachable_model_is_reported_and_exits_1(tmp_path: Path) -> None:
 def test_a_missing_key_is_reported_before_any_request(tmp_path: Path) -> None:
     for name in ("anthropic", "openai"):
         home = tmp_path / name
-        configured(
+        write_config(
             home, f'models.roles = {{ default.model = "{name}/m", cheap.model = "{name}/m" }}'
         )
         done = elwood(home, "once", "hello", ELWOOD__PATHS__RUNTIME=str(home))
@@ -332,7 +332,7 @@ def test_a_missing_key_is_reported_before_any_request(tmp_path: Path) -> None:
 
 
 def test_pending_messages_of_another_conversation_are_not_answered(tmp_path: Path) -> None:
-    config = configured(tmp_path, NOBODY)
+    config = write_config(tmp_path, NOBODY)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     with subprocess.Popen(
         [sys.executable, "-m", "elwood", "once", "--session", "lost", "--debug", "help"],
@@ -363,7 +363,7 @@ def test_the_configuration_is_in_the_xdg_folder() -> None:
 def test_unreadable_folders_are_reported(tmp_path: Path) -> None:
     """A name that is too long fails like one without permission, for any user."""
     unseen = tmp_path / ("x" * 300)
-    configured(
+    write_config(
         tmp_path, f'[paths]\nstate = "{unseen}"\n[models]\nroles.default.model = "offline/rules"\n'
     )
     done = elwood(tmp_path, "doctor")
@@ -379,7 +379,7 @@ def test_unreadable_folders_are_reported(tmp_path: Path) -> None:
 
 
 def test_a_service_without_a_channel_does_not_start(tmp_path: Path) -> None:
-    configured(tmp_path, "")
+    write_config(tmp_path, "")
     done = elwood(tmp_path, "run")
     assert done.returncode == 78  # so that systemd does not restart it
     assert "no channel is set up" in done.stderr.splitlines()[-1]

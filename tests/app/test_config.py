@@ -21,21 +21,21 @@ HOME = {"HOME": "/home/ada"}
 TOKEN = "7123456789" + ":A" + "A" + "bcdefghijklmnopqrstuvwxyzABCDEFGH"
 
 
-def configured(tmp_path: Path, text: str, **environ: str) -> Config:
+def load_text(tmp_path: Path, text: str, **environ: str) -> Config:
     path = tmp_path / "config.toml"
     path.write_text(text)
     return load(path, HOME | environ)
 
 
-def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
+def load_problems(tmp_path: Path, text: str, **environ: str) -> list[str]:
     with pytest.raises(ConfigErrors) as caught:
-        configured(tmp_path, text, **environ)
+        load_text(tmp_path, text, **environ)
     prefix = f"{tmp_path}/"
     return [str(problem).removeprefix(prefix) for problem in caught.value.problems]
 
 
 def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
-    config = configured(tmp_path, "")
+    config = load_text(tmp_path, "")
     assert config.get(ModelSettings).role("default").model == "anthropic/claude-sonnet-5-5"
     known = ["anthropic", "offline", "ollama", "openai", "openrouter"]
     assert sorted(config.get(Providers).by_name) == known
@@ -56,11 +56,11 @@ def test_a_file_instead_of_a_folder_is_one_problem(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     text = f'[paths]\nstate = "{tmp_path}/state"'
     expected = f"config.toml: paths.state: {tmp_path}/state is a file; write the path of a folder"
-    assert complaints(tmp_path, text) == [expected]
+    assert load_problems(tmp_path, text) == [expected]
 
 
 def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
-    config = configured(
+    config = load_text(
         tmp_path,
         """
         owner.timezone = "Europe/Berlin"
@@ -229,7 +229,7 @@ WRONG = [
 def test_a_wrong_value_is_reported_with_place_and_remedy(
     tmp_path: Path, text: str, said: str
 ) -> None:
-    assert complaints(tmp_path, text) == [f"config.toml{said}"]
+    assert load_problems(tmp_path, text) == [f"config.toml{said}"]
 
 
 @pytest.mark.parametrize(
@@ -254,14 +254,14 @@ def test_a_name_that_may_exist_later_is_a_warning(tmp_path: Path, text: str, dou
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "time.json").write_text('{"accepted": {"now": {"name": "now"}}}')
     server = f'[mcp_servers.time]\ncommand = "time"\n[paths]\nstate = "{tmp_path}"'
-    config = configured(tmp_path, f"[policy]\n{text}\n{server}")
+    config = load_text(tmp_path, f"[policy]\n{text}\n{server}")
     expected = [f"{tmp_path}/config.toml: policy.{doubt}"] if doubt else []
     assert [f"{what}; {remedy}" for what, remedy in config.warnings] == expected
 
 
 def test_a_tool_missing_from_this_run_can_be_named(tmp_path: Path) -> None:
     """Such as those of MCP servers, if none is configured."""
-    assert not configured(tmp_path, '[policy]\ndeny = ["read_resource", "mcp.*"]').warnings
+    assert not load_text(tmp_path, '[policy]\ndeny = ["read_resource", "mcp.*"]').warnings
 
 
 def test_all_problems_are_reported_together(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ max_tokens = 0
 [telegram]
 token = 5
 """
-    found = complaints(tmp_path, text, ELWOOD__TURN__MAX_ROUNDS="many")
+    found = load_problems(tmp_path, text, ELWOOD__TURN__MAX_ROUNDS="many")
     assert {tuple(line.split(": ")[:2]) for line in found} == {
         ("config.toml", "log.level"),
         ("config.toml", "modles"),
@@ -320,7 +320,7 @@ fallbacks = ["offline/rules"]
 summarizer = "ollama/qwen"
 max_tokens = 500
 """
-    config = configured(tmp_path, text, ELWOOD__MODELS__SUMMARIZER="ollama/small")
+    config = load_text(tmp_path, text, ELWOOD__MODELS__SUMMARIZER="ollama/small")
     models = config.get(ModelSettings)
     usual = ("openai/gpt", "offline/rules")
     assert models.role("default") == ModelRole(usual, 500, None)
@@ -339,7 +339,7 @@ max_tokens = 500
 
 
 def test_reflections_are_read_from_their_old_key(tmp_path: Path) -> None:
-    config = configured(tmp_path, "[learning]\nthreshold = 2\nreflections = false")
+    config = load_text(tmp_path, "[learning]\nthreshold = 2\nreflections = false")
     assert not config.get(DailyNotesSettings).reflections
     assert config.get(LearningSettings).threshold == 2
     [(what, remedy)] = config.warnings
@@ -352,10 +352,10 @@ def test_reflections_are_read_from_their_old_key(tmp_path: Path) -> None:
 
 def test_a_variable_with_a_new_name_overrides_an_old_key(tmp_path: Path) -> None:
     new = {"ELWOOD__MODELS__ROLES__DEFAULT__MODEL": "openai/gpt"}
-    config = configured(tmp_path, 'models.default = "offline/rules"', **new)
+    config = load_text(tmp_path, 'models.default = "offline/rules"', **new)
     assert config.get(ModelSettings).role("default").model == "openai/gpt"
     both = {"ELWOOD__MODELS__SUMMARIZER": "a/b", "ELWOOD__MODELS__ROLES__CHEAP__MODEL": "ollama/x"}
-    assert configured(tmp_path, "", **both).get(ModelSettings).role("cheap").model == "ollama/x"
+    assert load_text(tmp_path, "", **both).get(ModelSettings).role("cheap").model == "ollama/x"
 
 
 def test_roles_inherit_except_for_written_keys(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ model = "openai/other"
 [models.roles.summarizer]
 fallbacks = []
 """
-    models = configured(tmp_path, text).get(ModelSettings)
+    models = load_text(tmp_path, text).get(ModelSettings)
     assert models.role("cheap") == ModelRole(("openai/small", "offline/rules"), 16_000, "low")
     assert models.role("observer") == ModelRole(("openai/small", "offline/rules"), 300, "low")
     assert models.role("heartbeat") == ModelRole(("openai/other",), 16_000, None)
@@ -383,7 +383,7 @@ fallbacks = []
 
 
 def test_variables_override_the_file(tmp_path: Path) -> None:
-    config = configured(
+    config = load_text(
         tmp_path,
         'turn.deadline = 5\n[providers.my-box]\napi = "openai"\nbase_url = "http://x"',
         ELWOOD__TURN__DEADLINE="7.5",
@@ -431,27 +431,27 @@ def test_variables_override_the_file(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_wrong_variable_is_reported(tmp_path: Path, name: str, text: str, said: str) -> None:
     variable = f"ELWOOD__{name}"
-    assert complaints(tmp_path, "", **{variable: text}) == [f"{variable}: {said}"]
+    assert load_problems(tmp_path, "", **{variable: text}) == [f"{variable}: {said}"]
 
 
 def test_variables_are_expanded_in_texts(tmp_path: Path) -> None:
     text = '[owner]\nname = "${FIRST} $${FIRST} $FIRST ${LAST}"'
-    config = configured(tmp_path, text, FIRST="Ada", LAST="${FIRST}")
+    config = load_text(tmp_path, text, FIRST="Ada", LAST="${FIRST}")
     assert config.get(Owner).name == "Ada ${FIRST} $FIRST ${FIRST}"
 
 
 def test_state_and_runtime_follow_systemd_and_the_session(tmp_path: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": "/run/user/7"}
-    assert configured(tmp_path, "", **environ).get(Paths).runtime == Path("/run/user/7/elwood")
+    assert load_text(tmp_path, "", **environ).get(Paths).runtime == Path("/run/user/7/elwood")
     environ |= {"STATE_DIRECTORY": "/var/lib/elwood:/x", "RUNTIME_DIRECTORY": "/run/elwood"}
-    paths = configured(tmp_path, "", **environ).get(Paths)
+    paths = load_text(tmp_path, "", **environ).get(Paths)
     assert paths.state == Path("/var/lib/elwood")
     assert paths.workspace == Path("/var/lib/elwood/workspace")
     assert paths.runtime == Path("/run/elwood")
 
 
 def test_all_folders_are_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
-    paths = configured(tmp_path, "").get(Paths)
+    paths = load_text(tmp_path, "").get(Paths)
     assert paths.state == Path("/home/ada/.local/state/elwood")
     assert paths.runtime == Path("/home/ada/.local/state/elwood/run")
 
@@ -496,23 +496,23 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
 
 
 def test_well_known_variables_work_too(tmp_path: Path) -> None:
-    config = configured(
+    config = load_text(
         tmp_path, "", TELEGRAM_BOT_TOKEN="k0", BRAVE_SEARCH_API_KEY="k1", OPENROUTER_API_KEY="k2"
     )
     assert config.get(TelegramSettings).token == Secret("k0")
     assert config.get(SearchSettings).brave_key == Secret("k1")
     assert config.get(Providers).by_name["openrouter"].key == Secret("k2")
     both = {"TELEGRAM_BOT_TOKEN": "k0", "ELWOOD_TELEGRAM_TOKEN": "k3"}
-    assert configured(tmp_path, "", **both).get(TelegramSettings).token == Secret("k3")
+    assert load_text(tmp_path, "", **both).get(TelegramSettings).token == Secret("k3")
 
 
-def dotenv(tmp_path: Path, text: str, mode: int = 0o600) -> None:
+def write_dotenv(tmp_path: Path, text: str, mode: int = 0o600) -> None:
     (tmp_path / ".env").write_text(text)
     (tmp_path / ".env").chmod(mode)
 
 
 def test_a_file_of_variables_counts_and_leaves_the_environment_unchanged(tmp_path: Path) -> None:
-    dotenv(
+    write_dotenv(
         tmp_path,
         """# my keys
 export TELEGRAM_BOT_TOKEN="k0"  # of BotFather
@@ -537,8 +537,8 @@ BRAVE_API_KEY=
 
 
 def test_a_file_of_variables_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    dotenv(tmp_path, f"TELEGRAM_BOT_TOKEN={TOKEN}", 0o644)
-    assert complaints(tmp_path, "") == [
+    write_dotenv(tmp_path, f"TELEGRAM_BOT_TOKEN={TOKEN}", 0o644)
+    assert load_problems(tmp_path, "") == [
         f".env can be read or changed by others (mode 0644); run: chmod 600 {tmp_path}/.env"
     ]
     # A command that needs no secret may run as another user.
@@ -546,8 +546,8 @@ def test_a_file_of_variables_that_others_can_read_is_refused(tmp_path: Path) -> 
 
 
 def test_invalid_lines_of_variables_are_reported_by_number_only(tmp_path: Path) -> None:
-    dotenv(tmp_path, f"{TOKEN}\nA=1\nB='open\n= 2")
-    assert complaints(tmp_path, "") == [
+    write_dotenv(tmp_path, f"{TOKEN}\nA=1\nB='open\n= 2")
+    assert load_problems(tmp_path, "") == [
         f".env: line {number} sets no variable; write NAME=value" for number in (1, 3, 4)
     ]
 
@@ -567,7 +567,7 @@ def test_without_secrets_none_is_read_or_required(tmp_path: Path) -> None:
 
 
 def test_plain_secrets_in_the_file_are_reported(tmp_path: Path) -> None:
-    config = configured(tmp_path, f'[telegram]\ntoken = "{TOKEN}"\n[providers.openai]\nkey = "k"')
+    config = load_text(tmp_path, f'[telegram]\ntoken = "{TOKEN}"\n[providers.openai]\nkey = "k"')
     assert set(config.inline) == {"telegram.token", "providers.openai.key"}
     assert TOKEN not in repr(config)
 
@@ -582,6 +582,6 @@ base_url = "${{TOKEN}}"
 [providers.openai]
 key = "a\\nb{TOKEN}"
 """
-    found = complaints(tmp_path, text, TOKEN=TOKEN)
+    found = load_problems(tmp_path, text, TOKEN=TOKEN)
     assert len(found) == 5
     assert TOKEN not in "".join(found)

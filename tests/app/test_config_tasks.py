@@ -12,13 +12,13 @@ from elwood.agent.models.settings import ROLES, ModelSettings, models_in_use
 from elwood.features.tasks.settings import MAX_PROMPT, ConfiguredTasks, TaskForm
 from elwood.features.tasks.task import MAX_TASKS, Task
 from elwood.features.tasks.when import Cron, Every
-from tests.app.test_config import complaints, configured
+from tests.app.test_config import load_problems, load_text
 
 OWNER = 'owner.timezone = "Europe/Berlin"\n'
 
 
 def test_all_keys_of_a_task_are_read(tmp_path: Path) -> None:
-    config = configured(
+    config = load_text(
         tmp_path,
         """
         owner.timezone = "Europe/Berlin"
@@ -77,12 +77,14 @@ def test_all_keys_of_a_task_are_read(tmp_path: Path) -> None:
 def test_tasks_may_come_from_a_variable(tmp_path: Path) -> None:
     text = '[[tasks]]\nwhen = "daily"\nprompt = "x"\n'
     written = '[{"when": "hourly", "message": "Drink!"}]'
-    (task,) = configured(tmp_path, text, ELWOOD__TASKS=written).get(ConfiguredTasks).tasks
+    (task,) = load_text(tmp_path, text, ELWOOD__TASKS=written).get(ConfiguredTasks).tasks
     assert task.id == "drink"
-    (said,) = complaints(tmp_path, "", ELWOOD__TASKS='[{"wen": 1, "when": "daily", "prompt": "x"}]')
+    (said,) = load_problems(
+        tmp_path, "", ELWOOD__TASKS='[{"wen": 1, "when": "daily", "prompt": "x"}]'
+    )
     assert said == "ELWOOD__TASKS: tasks[0].wen: no such key; did you mean when?"
     for wrong in ("x", '{"when": "daily"}', "[1, 2"):
-        (said,) = complaints(tmp_path, "", ELWOOD__TASKS=wrong)
+        (said,) = load_problems(tmp_path, "", ELWOOD__TASKS=wrong)
         assert said.startswith("ELWOOD__TASKS: tasks: expected tables, found ")
 
 
@@ -123,7 +125,7 @@ WRONG = [
 def test_a_wrong_task_is_reported_with_place_and_remedy(
     tmp_path: Path, table: str, said: str
 ) -> None:
-    (found,) = complaints(tmp_path, f"[[tasks]]\n{table}")
+    (found,) = load_problems(tmp_path, f"[[tasks]]\n{table}")
     wanted = f"config.toml{said}"
     assert found.startswith(wanted.removesuffix("…"))
     assert said.endswith("…") or found == wanted
@@ -147,12 +149,12 @@ def test_a_wrong_task_is_reported_with_place_and_remedy(
     ],
 )  # fmt: skip
 def test_other_mistakes_are_reported_too(tmp_path: Path, text: str, said: str) -> None:
-    assert complaints(tmp_path, text) == [f"config.toml{said}"]
+    assert load_problems(tmp_path, text) == [f"config.toml{said}"]
 
 
 def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
     text = "".join(f'[[tasks]]\nid = "t{n}"\n{SOUND}' for n in range(MAX_TASKS + 1))
-    (said,) = complaints(tmp_path, text)
+    (said,) = load_problems(tmp_path, text)
     assert said.endswith(f"tasks: more than {MAX_TASKS} tasks; remove some")
 
 

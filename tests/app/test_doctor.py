@@ -61,15 +61,15 @@ async def answer_with(response: Reply, request: Request) -> Reply:
     return response
 
 
-def configured(tmp_path: Path, text: str = "", **environ: str) -> Config:
+def load_text(tmp_path: Path, text: str = "", **environ: str) -> Config:
     path = tmp_path / "config.toml"
     path.write_text(f'paths.state = "{tmp_path}/state"\n{text}')
     path.chmod(0o600)
     return load(path, {"HOME": str(tmp_path), **environ})
 
 
-def pointed_at(base: str, tmp_path: Path, *, token: str = TOKEN) -> Config:
-    return configured(
+def configure_services(base: str, tmp_path: Path, *, token: str = TOKEN) -> Config:
+    return load_text(
         tmp_path,
         f'providers.anthropic.base_url = "{base}"\n'
         f'telegram.base_url = "{base}"\ntelegram.owners = [1]',
@@ -79,37 +79,37 @@ def pointed_at(base: str, tmp_path: Path, *, token: str = TOKEN) -> Config:
 
 
 @asynccontextmanager
-async def a_client() -> AsyncIterator[Client]:
+async def run_client() -> AsyncIterator[Client]:
     client = Client(connections=10)
     yield client
     await client.aclose()
 
 
-async def found_by(
+async def run_checks(
     config: Config, client: Client, *checks: Check, now: float = NOW
 ) -> list[Finding]:
     context = CheckContext(config=config, client=client, now=now, blocking=inline)
     return await examine(context, checks)
 
 
-async def local(config: Config, *checks: Check, now: float = NOW) -> list[Finding]:
-    async with a_client() as client:
-        return await found_by(config, client, *checks, now=now)
+async def check_machine(config: Config, *checks: Check, now: float = NOW) -> list[Finding]:
+    async with run_client() as client:
+        return await run_checks(config, client, *checks, now=now)
 
 
-async def services(config: Config, client: Client) -> list[Finding]:
-    found = await found_by(config, client, models.check, telegram.check)
+async def check_services(config: Config, client: Client) -> list[Finding]:
+    found = await run_checks(config, client, models.check, telegram.check)
     return [one for one in found if one.subject != "credentials"]
 
 
-async def asked(answer: Answer, tmp_path: Path, *, token: str = TOKEN) -> list[Finding]:
-    async with serving(answer) as base, a_client() as client:
-        config = pointed_at(base, tmp_path, token=token)
-        findings = await services(config, client)
+async def check_answer(answer: Answer, tmp_path: Path, *, token: str = TOKEN) -> list[Finding]:
+    async with serving(answer) as base, run_client() as client:
+        config = configure_services(base, tmp_path, token=token)
+        findings = await check_services(config, client)
     return [Finding(f.level, f.subject, f.what.replace(base, "BASE"), f.remedy) for f in findings]
 
 
-def about(subject: str, findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+def findings_about(subject: str, findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
     return [(f.level, f.what, f.remedy) for f in findings if f.subject == subject]
 
 
@@ -117,7 +117,7 @@ def about(subject: str, findings: Iterable[Finding]) -> list[tuple[str, str, str
 
 
 async def test_services_that_accept_us_are_fine(tmp_path: Path) -> None:
-    assert await asked(healthy, tmp_path) == [
+    assert await check_answer(healthy, tmp_path) == [
         Finding("ok", "anthropic", "BASE answers"),
         Finding("ok", "telegram", "BASE responds; the bot is @elwood_bot"),
         Finding("ok", "clock", "agrees with the services within 1 s"),
@@ -148,18 +148,18 @@ NEW_KEY = "create a new key there and store it as anthropic-key"
 async def test_a_service_that_refuses_us_is_reported(
     tmp_path: Path, response: Reply, subject: str, expected: tuple[str, str, str]
 ) -> None:
-    found = await asked(partial(answer_with, response), tmp_path)
-    assert about(subject, found) == [expected]
+    found = await check_answer(partial(answer_with, response), tmp_path)
+    assert findings_about(subject, found) == [expected]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"data": 5}', b"\xff"])
 async def test_an_invalid_list_of_models_is_a_warning(tmp_path: Path, body: bytes) -> None:
-    found = await asked(partial(answer_with, reply(200, body)), tmp_path)
+    found = await check_answer(partial(answer_with, reply(200, body)), tmp_path)
     assert (
         "warning",
         "the list of models cannot be read",
         "check providers.anthropic.base_url",
-    ) in (about("anthropic", found))
+    ) in (findings_about("anthropic", found))
 
 
 async def test_retired_and_retiring_models_are_reported(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ async def test_retired_and_retiring_models_are_reported(tmp_path: Path) -> None:
             {"id": "local", "lifecycle": "retired"},
         ]
     }
-    found = await asked(partial(answer_with, reply(200, models)), tmp_path)
-    assert about("anthropic", found)[1:] == [
+    found = await check_answer(partial(answer_with, reply(200, models)), tmp_path)
+    assert findings_about("anthropic", found)[1:] == [
         ("problem",
          "the model anthropic/claude-sonnet-5-5 is not among the 3 models that anthropic lists",
          "did you mean anthropic/claude-sonnet-5-4?"),
@@ -184,10 +184,10 @@ async def test_the_retirement_date_of_an_openai_model_is_reported(tmp_path: Path
     listed = {"data": [{"id": "gpt-4.2", "shutdown_date": "2027-03-01"}, {"id": "gpt-5.4"}]}
     async with serving(partial(answer_with, reply(200, listed))) as url:
         text = f'providers.openai.base_url = "{url}"\nmodels.roles.default.model = "openai/gpt-4.2"'
-        config = configured(tmp_path, f'{text}\nmodels.roles.cheap.model = "openai/gpt-5.4"')
-        async with a_client() as client:
-            found = await found_by(config, client, models.check)
-    assert about("openai", found)[1:] == [
+        config = load_text(tmp_path, f'{text}\nmodels.roles.cheap.model = "openai/gpt-5.4"')
+        async with run_client() as client:
+            found = await run_checks(config, client, models.check)
+    assert findings_about("openai", found)[1:] == [
         ("warning", "openai says that it shuts the model openai/gpt-4.2 down on 2027-03-01",
          "choose another in [models.roles]"),
     ]  # fmt: skip
@@ -219,7 +219,7 @@ def test_models_that_retire_or_need_another_api_are_reported(
 ) -> None:
     proxy = 'providers.proxy = { api = "openai", base_url = "https://proxy.example/v1" }'
     text = f'{proxy}\nmodels.roles.default.model = "{model}"'
-    found = list(find_doubts(configured(tmp_path, text), today))
+    found = list(find_doubts(load_text(tmp_path, text), today))
     assert [one.level for one in found] == ([level] if level else [])
     if found:
         assert found[0].what.startswith(f"the model {model} ")
@@ -232,7 +232,7 @@ def test_recommended_models_work(tmp_path: Path) -> None:
     for model, cheap in (USUAL["openai"], USUAL["anthropic"]):
         name = "openai" if model.startswith("gpt") else "anthropic"
         text = f'[models.roles]\ndefault.model = "{name}/{model}"\ncheap.model = "{name}/{cheap}"'
-        config = configured(tmp_path, text)
+        config = load_text(tmp_path, text)
         assert not list(find_doubts(config, "2026-12-31"))
 
 
@@ -243,52 +243,54 @@ async def test_an_invalid_token_is_not_sent(tmp_path: Path) -> None:
         asked_for.append(request.path)
         return await healthy(request)
 
-    found = await asked(answer, tmp_path, token="../../x?a=b")
+    found = await check_answer(answer, tmp_path, token="../../x?a=b")
     what = "the token looks wrong; it has digits, a colon and letters"
-    assert about("telegram", found) == [("problem", what, NEW_TOKEN)]
+    assert findings_about("telegram", found) == [("problem", what, NEW_TOKEN)]
     assert [path for path in asked_for if "bot" in path] == []
 
 
 async def test_unreachable_services_are_reported(tmp_path: Path) -> None:
     async with serving(healthy) as base:
         pass  # its server is closed
-    async with a_client() as client:
-        found = await services(pointed_at(base, tmp_path), client)
+    async with run_client() as client:
+        found = await check_services(configure_services(base, tmp_path), client)
     remedy = "check the network (DNS, proxy, firewall) and the address"
     for subject in ("anthropic", "telegram"):
         what = f"{base} cannot be reached: cannot connect: Connection refused"
-        assert about(subject, found) == [("problem", what, remedy)]
-    assert about("clock", found) == [("warning", "no service told the time to compare with", "")]
+        assert findings_about(subject, found) == [("problem", what, remedy)]
+    assert findings_about("clock", found) == [
+        ("warning", "no service told the time to compare with", "")
+    ]
 
 
 async def test_a_missing_key_is_not_reported_as_refused(tmp_path: Path) -> None:
-    async with serving(healthy) as base, a_client() as client:
-        config = configured(tmp_path, f'providers.anthropic.base_url = "{base}"')
-        found = await services(config, client)
-    assert about("anthropic", found) == [("ok", f"{base} answers", "")]
+    async with serving(healthy) as base, run_client() as client:
+        config = load_text(tmp_path, f'providers.anthropic.base_url = "{base}"')
+        found = await check_services(config, client)
+    assert findings_about("anthropic", found) == [("ok", f"{base} answers", "")]
 
 
 @pytest.mark.parametrize("scope", ["session", "day", "month", "job"])
 def test_each_impossible_limit_is_reported(tmp_path: Path, scope: str) -> None:
     text = f'models.roles.default.model = "ollama/qwen"\nlimits.{scope}_usd = 0.5\n'
-    [finding] = models.prices(configured(tmp_path, text))
+    [finding] = models.prices(load_text(tmp_path, text))
     does = "does not count" if scope == "job" else "blocks"
     assert finding.what == f"limits.{scope}_usd {does} ollama/qwen: Elwood does not know the price"
     assert finding.remedy == "add the price to models.prices"
     free = text.replace("ollama/qwen", "offline/rules")
     priced = f'{text}models.prices."ollama/*" = {{ input = 0, output = 0 }}'
     for sound in (priced, free, 'models.roles.default.model = "ollama/qwen"'):
-        assert list(models.prices(configured(tmp_path, sound))) == []
+        assert list(models.prices(load_text(tmp_path, sound))) == []
 
 
 async def test_an_offline_provider_is_not_checked(tmp_path: Path) -> None:
-    config = configured(
+    config = load_text(
         tmp_path,
         'models.roles.default.model = "toy/rules"\nmodels.roles.cheap.model = "toy/rules"\n'
         'providers.toy.api = "offline"',
     )
-    async with a_client() as client:
-        assert await services(config, client) == []
+    async with run_client() as client:
+        assert await check_services(config, client) == []
 
 
 @pytest.mark.parametrize(
@@ -305,8 +307,8 @@ async def test_a_wrong_clock_is_reported(
     tmp_path: Path, ahead: float, expected: tuple[str, str, str]
 ) -> None:
     response = reply(503, b"", date=NOW - ahead)
-    found = await asked(partial(answer_with, response), tmp_path)
-    assert about("clock", found) == [expected]
+    found = await check_answer(partial(answer_with, response), tmp_path)
+    assert findings_about("clock", found) == [expected]
 
 
 @pytest.mark.parametrize("why", ["TLS failed: certificate is not yet valid",
@@ -325,7 +327,7 @@ def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
 def test_a_sound_machine_has_no_problems(tmp_path: Path) -> None:
     (tmp_path / "state" / "workspace").mkdir(parents=True, mode=0o700)
     (tmp_path / "state").chmod(0o700)
-    found = examine_machine(configured(tmp_path, ANTHROPIC_API_KEY=KEY))
+    found = examine_machine(load_text(tmp_path, ANTHROPIC_API_KEY=KEY))
     levels = {f.subject: f.level for f in found if f.subject not in ("disk", "workspace")}
     assert levels == {
         "configuration": "ok",
@@ -337,14 +339,14 @@ def test_a_sound_machine_has_no_problems(tmp_path: Path) -> None:
 
 
 def test_before_the_first_start_there_is_only_advice(tmp_path: Path) -> None:
-    found = examine_machine(configured(tmp_path, ANTHROPIC_API_KEY=KEY))
-    assert about("state", found) == [
+    found = examine_machine(load_text(tmp_path, ANTHROPIC_API_KEY=KEY))
+    assert findings_about("state", found) == [
         ("warning", f"{tmp_path}/state does not exist yet", "run: elwood init")
     ]
-    assert about("workspace", found) == [
+    assert findings_about("workspace", found) == [
         ("warning", f"there is no folder {tmp_path}/state/workspace", "run: elwood init")
     ]
-    assert about("process", found) == [("ok", "Elwood has not run here yet", "")]
+    assert findings_about("process", found) == [("ok", "Elwood has not run here yet", "")]
 
 
 @pytest.mark.parametrize(
@@ -358,23 +360,23 @@ def test_before_the_first_start_there_is_only_advice(tmp_path: Path) -> None:
 def test_the_permissions_of_the_configuration_are_checked(
     tmp_path: Path, mode: int, secret: bool, level: str, what: str
 ) -> None:
-    config = configured(tmp_path, f'telegram.token = "{TOKEN}"' if secret else "")
+    config = load_text(tmp_path, f'telegram.token = "{TOKEN}"' if secret else "")
     config.file.chmod(mode)
     remedy = "" if level == "ok" else f"run: chmod 600 {config.file}"
-    assert about("configuration", examine_machine(config)) == [
+    assert findings_about("configuration", examine_machine(config)) == [
         (level, f"{config.file} {what}", remedy)
     ]
 
 
 async def test_missing_secrets_are_reported(tmp_path: Path) -> None:
-    config = configured(
+    config = load_text(
         tmp_path,
         'models.roles.default.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
         'providers.local = { api = "openai", base_url = "http://[::1]:8080" }\n'
         'providers.far = { api = "openai", base_url = "https://example.org" }',
     )
-    found = [*models.credentials(config), *await local(configured(tmp_path), telegram.check)]
-    assert about("credentials", found) == [
+    found = [*models.credentials(config), *await check_machine(load_text(tmp_path), telegram.check)]
+    assert findings_about("credentials", found) == [
         (
             "problem",
             "there is no key for anthropic",
@@ -389,40 +391,42 @@ async def test_missing_secrets_are_reported(tmp_path: Path) -> None:
         ),
         ("ok", "no telegram-token: the Telegram channel is off", ""),
     ]
-    vectors = configured(tmp_path, 'memory.embeddings = "openai/vectors"', ANTHROPIC_API_KEY=KEY)
+    vectors = load_text(tmp_path, 'memory.embeddings = "openai/vectors"', ANTHROPIC_API_KEY=KEY)
     assert "there is no key for openai" in [one.what for one in models.credentials(vectors)]
 
 
 def test_a_missing_or_public_state_folder_is_a_problem(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = load_text(tmp_path)
     state = config.get(Paths).state
     state.mkdir()
     state.chmod(0o701)
-    assert about("state", examine_machine(config)) == [
+    assert findings_about("state", examine_machine(config)) == [
         ("problem", f"{state} is open to others (mode 0701)", f"run: chmod 700 {state}")
     ]
 
 
 def test_a_running_elwood_is_detected(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = load_text(tmp_path)
     config.get(Paths).state.mkdir()
     with (config.get(Paths).state / "lock").open("w") as lock:
         lock.write("4711\n")
         lock.flush()
-        assert about("process", examine_machine(config)) == [("ok", "Elwood is not running", "")]
+        assert findings_about("process", examine_machine(config)) == [
+            ("ok", "Elwood is not running", "")
+        ]
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert about("process", examine_machine(config)) == [
+        assert findings_about("process", examine_machine(config)) == [
             ("ok", "Elwood is running (process 4711)", "")
         ]
 
 
 def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = load_text(tmp_path)
     folder = config.get(Paths).state / "sessions"
     folder.mkdir(parents=True)
     (folder / "good.jsonl").write_text("")
     (folder / "bad.jsonl").write_text('{"seq": 1}\n{"seq": 2}\n')
-    problem, fine = about("journals", examine_machine(config))
+    problem, fine = findings_about("journals", examine_machine(config))
     assert problem[0] == "problem"
     assert problem[1].startswith(f"{folder}/bad.jsonl: line 1 ")
     assert problem[2] == "restore it from a backup, or move it away to begin anew"
@@ -432,7 +436,7 @@ def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:
 # --- the whole ----------------------------------------------------------------------------------
 
 
-async def doctored(config: Path, **environ: str) -> tuple[int, str]:
+async def run_doctor(config: Path, **environ: str) -> tuple[int, str]:
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     done = await trio.run_process(
         [sys.executable, "-m", "elwood", "doctor", "--config", str(config)],
@@ -458,10 +462,10 @@ async def test_the_command_exits_1_when_there_are_problems(tmp_path: Path) -> No
         )
         path.chmod(0o600)
         secrets = {"ANTHROPIC_API_KEY": KEY, "ELWOOD_TELEGRAM_TOKEN": TOKEN}
-        code, text = await doctored(path, **secrets)
+        code, text = await run_doctor(path, **secrets)
         assert "PROBLEM" not in text
         assert code == 0
-        code, text = await doctored(path, **secrets | {"ANTHROPIC_API_KEY": "revoked-key"})
+        code, text = await run_doctor(path, **secrets | {"ANTHROPIC_API_KEY": "revoked-key"})
     assert code == 1
     assert f"PROBLEM  anthropic      {base} refuses the key (401) → create a new key there" in text
     assert "revoked-key" not in text
@@ -471,7 +475,7 @@ async def test_the_command_exits_1_when_there_are_problems(tmp_path: Path) -> No
 async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("[turn]\ndedline = 5")
-    code, text = await doctored(path)
+    code, text = await run_doctor(path)
     assert code == 1
     assert text == (
         "level    subject        finding\n"
@@ -483,7 +487,7 @@ async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_matches_no_tool_is_a_warning(tmp_path: Path) -> None:
-    config = configured(tmp_path, '[policy]\ndeny = ["web_*"]')
+    config = load_text(tmp_path, '[policy]\ndeny = ["web_*"]')
     found = [one for one in configuration(config) if one.level == "warning"]
     what = f"{config.file}: policy.deny[0]: no tool matches web_*"
     assert found == [Finding("warning", "configuration", what, "did you mean web.*?")]
@@ -499,14 +503,14 @@ def test_a_pattern_that_matches_no_tool_is_a_warning(tmp_path: Path) -> None:
     ],
 )
 def test_a_missing_program_is_a_problem(tmp_path: Path, command: list[str], said: str) -> None:
-    found = programs(configured(tmp_path, f"media.transcription_command = {command}"))
+    found = programs(load_text(tmp_path, f"media.transcription_command = {command}"))
     assert [(one.level, one.what) for one in found] == ([("problem", said)] if said else [])
 
 
 async def test_rules_for_missing_programs_are_reported(tmp_path: Path) -> None:
     rules = 'ask_commands = ["gti log", "sh -c"]\nsafe_commands = ["mkae"]'
-    config = configured(tmp_path, f'sandbox.kind = "direct"\n[policy]\n{rules}')
-    found = await local(config, shell.check)
+    config = load_text(tmp_path, f'sandbox.kind = "direct"\n[policy]\n{rules}')
+    found = await check_machine(config, shell.check)
     assert [one.what for one in found if one.subject == "policy"] == [
         "policy.ask_commands names gti, but commands find no such program",
         "policy.safe_commands names mkae, but commands find no such program",
@@ -515,8 +519,8 @@ async def test_rules_for_missing_programs_are_reported(tmp_path: Path) -> None:
 
 async def test_missing_skills_are_reported(tmp_path: Path) -> None:
     (tmp_path / "state/workspace").mkdir(parents=True)
-    config = configured(tmp_path, '[skills]\noff = ["github"]\nfolders = ["/nowhere/skills"]')
-    found = await local(config, skills.check)
+    config = load_text(tmp_path, '[skills]\noff = ["github"]\nfolders = ["/nowhere/skills"]')
+    found = await check_machine(config, skills.check)
     assert [(one.level, one.what) for one in found] == [
         ("warning", "skills.folders: there is no folder /nowhere/skills"),
         ("warning", "skills.off: there is no skill github"),
@@ -524,10 +528,10 @@ async def test_missing_skills_are_reported(tmp_path: Path) -> None:
 
 
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = load_text(tmp_path)
     config.get(Paths).state.mkdir()
     config.get(Paths).workspace.mkdir()
-    (finding,) = await local(config, shell.check)
+    (finding,) = await check_machine(config, shell.check)
     # The result depends on the machine: a sandbox, or the reason why there is none.
     assert finding.what.startswith(("Commands run in", "Commands cannot be run"))
     assert finding.what.endswith("tested from this shell; a service may have fewer rights")
@@ -557,10 +561,10 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
 async def test_the_chosen_sandbox_is_reported(
     tmp_path: Path, written: str, level: str, words: str
 ) -> None:
-    config = configured(tmp_path, f"[sandbox]\n{written}\n")
+    config = load_text(tmp_path, f"[sandbox]\n{written}\n")
     config.get(Paths).state.mkdir()
     config.get(Paths).workspace.mkdir()
-    (finding,) = await local(config, shell.check)
+    (finding,) = await check_machine(config, shell.check)
     assert finding.level == level
     assert words in finding.what
 
@@ -570,45 +574,45 @@ async def test_an_available_engine_is_reported(
 ) -> None:
     (tmp_path / "docker.sock").touch()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    config = configured(tmp_path, '[sandbox]\nkind = "docker"\n')
+    config = load_text(tmp_path, '[sandbox]\nkind = "docker"\n')
     config.get(Paths).state.mkdir()
     config.get(Paths).workspace.mkdir()
-    (finding,) = await local(config, shell.check)
+    (finding,) = await check_machine(config, shell.check)
     assert "a container engine is at /" in finding.what
     assert finding.remedy.startswith("see docs/sandbox.md; a container engine is at /")
 
 
 async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
-    assert await local(configured(tmp_path), shell.check) == []
+    assert await check_machine(load_text(tmp_path), shell.check) == []
 
 
 async def test_every_configured_model_is_checked(tmp_path: Path) -> None:
     """Also an embedding model."""
     listed = {"data": [{"id": "here"}, {"id": "vectors:latest"}]}
-    async with serving(partial(answer_with, reply(200, listed))) as base, a_client() as client:
+    async with serving(partial(answer_with, reply(200, listed))) as base, run_client() as client:
         text = f"""
 models.roles.default.model = "local/here"
 models.roles.cheap.model = "local/here"
 memory.embeddings = "local/vectors"
 providers.local = {{ api = "openai", base_url = "{base}" }}
 """
-        config = configured(tmp_path, text)
-        found = await found_by(config, client, models.check)
+        config = load_text(tmp_path, text)
+        found = await run_checks(config, client, models.check)
         assert {one.level for one in found} == {"ok"}
         text = text.replace("local/vectors", "local/vektors")
-        found = await found_by(configured(tmp_path, text), client, models.check)
+        found = await run_checks(load_text(tmp_path, text), client, models.check)
     [gone] = [one for one in found if one.level != "ok"]
     assert "local/vektors is not among" in gone.what
 
 
 async def test_an_old_backup_is_reported(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = load_text(tmp_path)
     config.get(Paths).workspace.mkdir(parents=True, exist_ok=True)
-    assert await local(config, backup.check) == []
+    assert await check_machine(config, backup.check) == []
     take(Scope.from_config(config), clock=lambda: NOW - 86_400, keep=7)
-    (fresh,) = await local(config, backup.check)
+    (fresh,) = await check_machine(config, backup.check)
     assert (fresh.level, fresh.what) == ("ok", "the last backup is 24 h old")
-    (old,) = await local(config, backup.check, now=NOW + 3 * 86_400)
+    (old,) = await check_machine(config, backup.check, now=NOW + 3 * 86_400)
     assert old.level == "warning"
 
 
@@ -629,7 +633,7 @@ prompt = "x"
 usd = 0.1
 tokens = 1000
 """
-    found = about("limits", await local(configured(tmp_path, text), tasks.check))
+    found = findings_about("limits", await check_machine(load_text(tmp_path, text), tasks.check))
     why, remedy = "ollama/qwen: Elwood does not know the price", "add the price to models.prices"
     assert found == [
         ("warning", f"heartbeat.usd cannot limit {why}", remedy),

@@ -96,7 +96,7 @@ def files_with(text: str, folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def untouched_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def restore_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restore the log settings afterwards."""
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", root.handlers[:])
@@ -104,7 +104,7 @@ def untouched_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
 
 
-@pytest.mark.usefixtures("untouched_log")
+@pytest.mark.usefixtures("restore_log")
 async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
     model = Tracker()
     written = io.StringIO()
@@ -168,7 +168,7 @@ async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
     assert files_with(KEY, tmp_path) == []
 
 
-@pytest.mark.usefixtures("untouched_log")
+@pytest.mark.usefixtures("restore_log")
 async def test_its_records_survive_a_restart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,7 +265,7 @@ trio.run(main, *map(Path, sys.argv[1:]))
 """
 
 
-def house_without(feature: str, folder: Path) -> None:
+def copy_without(feature: str, folder: Path) -> None:
     """Copy our package into *folder* without one feature: no folder, and no name."""
     links, places = {"app", "features"}, ("", "app", "features")
     for place in places:
@@ -286,7 +286,7 @@ def house_without(feature: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("missing", [one.name for one in FEATURES])
 def test_a_feature_is_deleted_with_its_folder(tmp_path: Path, missing: str) -> None:
-    house_without(missing, tmp_path)
+    copy_without(missing, tmp_path)
     (tmp_path / "state" / "workspace").mkdir(parents=True)
     with short_folder() as runtime:
         done = subprocess.run(
@@ -306,7 +306,7 @@ def test_a_feature_is_deleted_with_its_folder(tmp_path: Path, missing: str) -> N
 # --- who names a feature --------------------------------------------------------------------------
 
 
-def named_by(path: Path) -> set[str]:
+def named_features(path: Path) -> set[str]:
     """List the features that a file imports from, except its own.
 
     `app/main.py` may import the record of each, and nothing else.
@@ -324,7 +324,7 @@ def test_only_the_registry_names_a_feature() -> None:
     naming = {
         path.relative_to(HOUSE).as_posix(): named
         for path in sorted(HOUSE.rglob("*.py"))
-        if (named := named_by(path))
+        if (named := named_features(path))
     }
     assert naming == {}
 
@@ -335,12 +335,12 @@ PAGE = TESTS.parent / "docs" / "extending.md"
 SOURCES = ("example_feature.py", "line.py", "forum.py", "app/test_extending.py")
 
 
-def excerpts() -> list[str]:
+def read_excerpts() -> list[str]:
     """List the pieces of code on the page; dots are omissions between them."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     return [piece.strip("\n") for block in blocks for piece in block.split("\n...\n")]
 
 
-@pytest.mark.parametrize("excerpt", excerpts())
+@pytest.mark.parametrize("excerpt", read_excerpts())
 def test_the_page_shows_tested_code(excerpt: str) -> None:
     assert any(excerpt in (TESTS / name).read_text() for name in SOURCES)

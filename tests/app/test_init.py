@@ -18,7 +18,7 @@ from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Answers
-from tests.app.test_cli import configured, elwood
+from tests.app.test_cli import elwood, write_config
 from tests.fake_http import serving
 from tests.fake_models import FakeModels, Say
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
@@ -37,7 +37,7 @@ CTRL_C = "\x03"
 Step = tuple[str, str | Callable[[], object]]
 
 
-async def dialogue(home: Path, answers: Sequence[Step], **environ: str) -> tuple[int, str]:
+async def run_init(home: Path, answers: Sequence[Step], **environ: str) -> tuple[int, str]:
     """Wait for each question in turn and type its answer, or call it; return the output."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     master, slave = os.openpty()
@@ -90,7 +90,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
         environ = {**at, "ELWOOD__TELEGRAM__BASE_URL": telegram.url}
         telegram.say("hello all", chat=-5)
         telegram.say("\x1b[2Jit is me", chat=7, user=7)
-        code, shown = await dialogue(
+        code, shown = await run_init(
             tmp_path,
             [
                 ("Which one? [offline]", "anthropics"),
@@ -156,7 +156,7 @@ async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) 
             ("When", ""),
             ("Your time zone", ""),
         ]
-        code, shown = await dialogue(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
+        code, shown = await run_init(tmp_path, steps, ELWOOD__TELEGRAM__BASE_URL=telegram.url)
     assert (code, "PROBLEM" in shown) == (0, False)
     config = load(tmp_path / ".config/elwood/config.toml", {"HOME": str(tmp_path)})
     assert config.get(ModelSettings).role("default").model == "offline/rules"
@@ -166,7 +166,7 @@ async def test_skipping_every_step_writes_a_valid_configuration(tmp_path: Path) 
 async def test_an_interrupted_init_leaves_no_files(tmp_path: Path) -> None:
     wrong = [("Which one?", one) for one in ("http://x?y", "http://[::1/v1")]
     steps = [*wrong, ("Which one?", "anthropic"), ("API key", CTRL_C)]
-    code, shown = await dialogue(tmp_path, steps)
+    code, shown = await run_init(tmp_path, steps)
     assert (code, "Nothing was written.\n" in shown) == (130, True)
     assert "Traceback" not in shown
     assert os.listdir(tmp_path) == []
@@ -184,13 +184,13 @@ async def test_a_model_without_tools_is_reported_before_the_choice(tmp_path: Pat
         ("choose openai/gpt-5.4 or openai/gpt-5.4-mini.", look),
         ("a and Enter to try again:", CTRL_C),
     ]
-    code, _ = await dialogue(tmp_path, steps)
+    code, _ = await run_init(tmp_path, steps)
     assert code == 130
 
 
 async def test_problems_are_reported_before_the_first_question(tmp_path: Path) -> None:
     environ = {"ELWOOD__OWNER__TIMEZONE": "Atlantis", "ELWOOD__TURN__DEADLINE": "soon"}
-    code, shown = await dialogue(tmp_path, [], **environ)
+    code, shown = await run_init(tmp_path, [], **environ)
     assert (code, "Which one?" in shown) == (78, False)
     assert "there is no time zone 'Atlantis'" in shown
     assert "turn.deadline: expected a number" in shown
@@ -199,8 +199,8 @@ async def test_problems_are_reported_before_the_first_question(tmp_path: Path) -
 
 async def test_an_existing_configuration_is_kept(tmp_path: Path) -> None:
     """The output tells how to create a new one; without a terminal there is no question."""
-    path = configured(tmp_path, "")
-    code, shown = await dialogue(tmp_path, [("Move it away", lambda: None)])
+    path = write_config(tmp_path, "")
+    code, shown = await run_init(tmp_path, [("Move it away", lambda: None)])
     assert (code, f"written  {path.parent}" in shown, path.read_text()) == (0, False, "")
     usual = elwood(tmp_path, "init", "--yes").stdout
     assert usual.startswith(f"kept     {path}\nkept     ")

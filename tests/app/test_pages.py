@@ -82,7 +82,7 @@ def test_the_pinned_packages_are_the_tested_ones() -> None:
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("[gs]*/*.md"))]
 
 
-def blocks(kind: str) -> list[tuple[str, str]]:
+def read_blocks(kind: str) -> list[tuple[str, str]]:
     """List the blocks of that *kind* in the guides, each with its page."""
     return [
         (page.relative_to(ROOT).as_posix(), dedent(block))
@@ -91,7 +91,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("page", "block"), blocks("toml"))
+@pytest.mark.parametrize(("page", "block"), read_blocks("toml"))
 def test_the_configuration_of_a_guide_is_accepted(page: str, block: str, tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     file = tmp_path / "config.toml"
@@ -99,7 +99,7 @@ def test_the_configuration_of_a_guide_is_accepted(page: str, block: str, tmp_pat
     load(file, {"HOME": "/home/ada"}, secrets=False)
 
 
-@pytest.mark.parametrize(("page", "block"), blocks("json"))
+@pytest.mark.parametrize(("page", "block"), read_blocks("json"))
 def test_the_json_of_a_guide_starts_a_command(page: str, block: str) -> None:
     for server in json.loads(block)["mcpServers"].values():
         make_parser().parse_args(server["args"])

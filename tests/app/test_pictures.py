@@ -5,7 +5,7 @@ from shutil import which
 
 import pytest
 
-from tests.app.picture import CHAT, DEMO, chat, draw, draw_chat, take, undated
+from tests.app.picture import CHAT, DEMO, chat, draw_chat, draw_screen, take_screen, undated
 
 AGAIN = "look at it, and draw it again: python -m tests.app.picture"
 
@@ -16,4 +16,4 @@ async def test_the_picture_of_the_chat_is_current(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not (which("tmux") and which("bwrap")), reason="it needs tmux and bubblewrap")
 def test_the_picture_of_the_demo_is_current() -> None:
-    assert undated(draw(take())) == undated(DEMO.read_text()), AGAIN
+    assert undated(draw_screen(take_screen())) == undated(DEMO.read_text()), AGAIN

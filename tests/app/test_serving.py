@@ -25,7 +25,7 @@ from tests.line import Line
 from tests.model_roles import asking
 
 
-def configured(folder: Path) -> Config:
+def make_config(folder: Path) -> Config:
     return Config.from_values(
         Paths(state=folder / "state", workspace=folder / "files", runtime=folder / "run"),
         Providers({"offline": ProviderSettings(api="offline")}),
@@ -35,7 +35,7 @@ def configured(folder: Path) -> Config:
 
 
 @contextmanager
-def untuned() -> Iterator[None]:
+def restore_collector() -> Iterator[None]:
     """Undo the tuning of the collector, which a service keeps for life; more tests follow."""
     threshold = gc.get_threshold()
     try:
@@ -48,7 +48,7 @@ def untuned() -> Iterator[None]:
 def test_an_escalation_is_one_line_and_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = configured(tmp_path)
+    config = make_config(tmp_path)
 
     async def fail(mailbox: Mailbox[None]) -> None:
         await trio.lowlevel.checkpoint()
@@ -61,7 +61,7 @@ def test_an_escalation_is_one_line_and_exit_code_1(
         features = [Feature(name="test", build=build)]
         return await serving._run_app(config, Environment(), features)
 
-    with untuned():
+    with restore_collector():
         assert serving._run_body(config, live) == FAILURE
     assert capsys.readouterr().err.strip().splitlines() == ["elwood: test: Halt: the disk failed"]
 
@@ -80,8 +80,8 @@ def test_a_service_starts_with_any_channel(tmp_path: Path) -> None:
 
         return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("test", 1), body=stop)])
 
-    with untuned():
-        code = serving.run(configured(tmp_path), more=(line.feature, Feature("test", leave)))
+    with restore_collector():
+        code = serving.run(make_config(tmp_path), more=(line.feature, Feature("test", leave)))
     assert code == OK
 
 
@@ -112,6 +112,6 @@ def test_the_app_waits_for_the_console_to_restore_the_terminal(
         return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("test", 1), body=fail, grace=0.0)])
 
     monkeypatch.setattr(serving, "FEATURES", (*FEATURES, Feature("test", build)))
-    with untuned():
-        code = serving.run_own_app(configured(tmp_path), "tea", sit)
+    with restore_collector():
+        code = serving.run_own_app(make_config(tmp_path), "tea", sit)
     assert (code, done) == (FAILURE if how == "a bug" else OK, ["tea"])

@@ -22,12 +22,12 @@ from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.foundation.storage.anchors import AnchorEntry, Anchors
 from elwood.foundation.storage.version import FORMAT, NAME
 from tests.app.test_cli import elwood
-from tests.app.test_terminal import COMMANDS, CONFIG, HOSTILE, lines
+from tests.app.test_terminal import COMMANDS, CONFIG, HOSTILE, command_lines
 from tests.features.backup.keeping import NOW, furnish, scope
 from tests.journeys.test_old_state import ARCHIVES
 
 NEWER = {"format": FORMAT + 1, "elwood": "9.9.9", "something": "else"}
-# Commands that read no state of a configured Elwood: `lines` gives no arguments for these.
+# Commands that read no state of a configured Elwood: `command_lines` gives no arguments for these.
 ELSEWHERE = {"demo", "init"}
 # The entries of each journal, and of the state that starts a new one.  An older release of Elwood
 # does not understand a new type or field.  If this differs from the newest release, write the new
@@ -56,12 +56,12 @@ def shape(entries: Any) -> str:
     return hashlib.sha256(schema.encode()).hexdigest()[:12]
 
 
-def configured(folder: Path) -> Path:
+def write_config(folder: Path) -> Path:
     (folder / "config.toml").write_text(CONFIG.format(home=folder))
     return folder / "state"
 
 
-def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_elwood(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return elwood(folder, "--config", str(folder / "config.toml"), *words)
 
 
@@ -69,12 +69,12 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def test_no_command_reads_a_newer_state(
     typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = configured(tmp_path)
+    state = write_config(tmp_path)
     state.mkdir()
     (state / NAME).write_text(json.dumps(NEWER))
     (state / "schedule.jsonl").write_text("unknown data\n")
 
-    words = ["evil" if word == HOSTILE else word for word in next(lines(typed))]
+    words = ["evil" if word == HOSTILE else word for word in next(command_lines(typed))]
     assert main(["--config", str(tmp_path / "config.toml"), *words]) == 1
 
     out, err = capsys.readouterr()
@@ -84,23 +84,23 @@ def test_no_command_reads_a_newer_state(
 
 
 def test_the_format_is_written_first(tmp_path: Path) -> None:
-    state = configured(tmp_path)
-    assert run(tmp_path, "once", "help").returncode == 0
+    state = write_config(tmp_path)
+    assert run_elwood(tmp_path, "once", "help").returncode == 0
     own = {"format": FORMAT, "elwood": __version__}
     assert json.loads((state / NAME).read_text()) == own
     for older in ({"format": 1, "elwood": "0.0.1"}, {"format": FORMAT, "elwood": "0.0.1"}):
         (state / NAME).write_text(json.dumps(older))
-        assert run(tmp_path, "receipts", "verify").returncode == 0
+        assert run_elwood(tmp_path, "receipts", "verify").returncode == 0
         assert json.loads((state / NAME).read_text()) == older
-        assert run(tmp_path, "once", "help").returncode == 0
+        assert run_elwood(tmp_path, "once", "help").returncode == 0
         assert json.loads((state / NAME).read_text()) == own
 
 
 def test_an_edited_format_is_refused_with_a_reason(tmp_path: Path) -> None:
-    state = configured(tmp_path)
+    state = write_config(tmp_path)
     state.mkdir()
     (state / NAME).write_text('{"format": "two"')
-    done = run(tmp_path, "once", "help")
+    done = run_elwood(tmp_path, "once", "help")
     assert done.returncode == 1
     assert f"{state / NAME} was changed" in done.stderr
 

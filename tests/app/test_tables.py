@@ -50,10 +50,10 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import width as columns
-from tests.agent.session.test_reading_cli import calls
+from tests.agent.session.test_reading_cli import make_calls
 from tests.app.screens import FOLDER, assert_screen
 from tests.app.test_cli import elwood
-from tests.app.test_terminal import at_a_terminal
+from tests.app.test_terminal import run_at_terminal
 
 DAY = 86_400.0
 # Half a day more: "3 d ago", even after a slow test.
@@ -89,7 +89,7 @@ day_usd = 2.0
 SESSION: Sequence[tuple[float, Entry]] = (
     (4, Received("a", "What is in the log of the 漢字 server, and who wrote it?", "me", HERE, 0.0)),
     (4, TurnStarted("t1", ("a",), 1, "hello")),
-    (4, Said("t1", calls("c1", "c2"), Usage())),
+    (4, Said("t1", make_calls("c1", "c2"), Usage())),
     (4, CallStarted("t1", "c1", "read_file", "pure", "logs/a-name-that-is-long/漢字漢字漢字.log")),
     (4, CallEnded("t1", "c1", "read_file", "ok", "x", "logs/a-name-that-is-long/漢字漢字漢字.log",
                   Label(private=True), number=1)),
@@ -179,7 +179,7 @@ async def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(home: Path, typed: str, capsys: pytest.CaptureFixture[str]) -> str:
+def run_shown(home: Path, typed: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Run a command; return its output with dates, times and sizes as zeros."""
     assert main(["--config", str(home / "config.toml"), *typed.split()]) == 0
     out = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "Day", capsys.readouterr().out)
@@ -193,7 +193,7 @@ async def test_lists_match_their_screens(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     typed = [one for one in LISTS if width < 200 or one != "skills"]  # which shows their folders
-    screens = [f"$ elwood {one}\n{said(home, one, capsys)}" for one in typed]
+    screens = [f"$ elwood {one}\n{run_shown(home, one, capsys)}" for one in typed]
     assert_screen(f"lists-{width}", "\n".join(screens))
     assert max(columns(line) for line in "".join(screens).splitlines()) <= width
 
@@ -225,7 +225,7 @@ async def test_only_a_terminal_gets_colour_and_a_pager(home: Path) -> None:
     pager = home / "pager"
     pager.write_text("#!/bin/sh\necho PAGED\ncat\n")
     pager.chmod(0o700)
-    xterm = partial(at_a_terminal, home, "receipts", TERM="xterm")
+    xterm = partial(run_at_terminal, home, "receipts", TERM="xterm")
     shown = xterm(lines=50, PAGER=str(pager))
     assert "\x1b[31mfailed" in shown
     assert "PAGED" not in shown

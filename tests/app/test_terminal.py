@@ -63,7 +63,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 COMMANDS = commands()
 
 
-def lines(typed: str) -> Iterator[list[str]]:
+def command_lines(typed: str) -> Iterator[list[str]]:
     """Yield command lines: a valid one, one per switch, and a hostile one."""
     parser = COMMANDS[typed]
     actions = [a for a in parser._actions if not isinstance(a, argparse._SubParsersAction)]
@@ -79,7 +79,7 @@ def lines(typed: str) -> Iterator[list[str]]:
         yield [*words, *(HOSTILE for _ in wanted)]
 
 
-def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> str:
+def run_at_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> str:
     """Run a command at a terminal, of 80 columns if it has *lines*; return its output."""
     master, slave = os.openpty()
     if lines:
@@ -105,7 +105,7 @@ def at_a_terminal(home: Path, *typed: str, lines: int = 0, **environ: str) -> st
 
 
 @contextmanager
-def answering(home: Path) -> Iterator[None]:
+def serve_hostile(home: Path) -> Iterator[None]:
     """Act as an Elwood that sends hostile text."""
     seen = Inspection(
         ProcessSeen(HOSTILE, started=0.0), (ActorSeen(HOSTILE, "running", 1.0, last_crash=HOSTILE),)
@@ -140,14 +140,14 @@ def answering(home: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state folder and a workspace in which all names and texts are hostile."""
     home = tmp_path_factory.mktemp("stored")
     (home / "config.toml").write_text(CONFIG.format(home=home))
-    at_a_terminal(home, "init")
+    run_at_terminal(home, "init")
     (home / "workspace" / HOSTILE).write_text(HOSTILE)
-    at_a_terminal(home, "once", "--session", "made", f"read {HOSTILE}")
-    at_a_terminal(home, "backup", "now")
+    run_at_terminal(home, "once", "--session", "made", f"read {HOSTILE}")
+    run_at_terminal(home, "backup", "now")
     sessions, memory = home / "state" / "sessions", home / "state" / "memory"
     shutil.copy(sessions / "made.jsonl", sessions / f"{HOSTILE}.jsonl")
     memory.mkdir(exist_ok=True)
@@ -162,13 +162,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("typed", sorted(COMMANDS))
-def test_no_stored_text_controls_the_terminal(typed: str, stored: Path, tmp_path: Path) -> None:
+def test_no_stored_text_controls_the_terminal(
+    typed: str, hostile_home: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "h"
-    shutil.copytree(stored, home, ignore=shutil.ignore_patterns("*.fifo"))
+    shutil.copytree(hostile_home, home, ignore=shutil.ignore_patterns("*.fifo"))
     os.mkfifo(home / "workspace" / f"{HOSTILE}.fifo")
     (home / "config.toml").write_text(CONFIG.format(home=home))
-    with answering(home):
-        shown = {tuple(line): at_a_terminal(home, *line) for line in lines(typed)}
+    with serve_hostile(home):
+        shown = {tuple(line): run_at_terminal(home, *line) for line in command_lines(typed)}
     found = {line: FORBIDDEN.findall(text) for line, text in shown.items()}
     assert {line: hits for line, hits in found.items() if hits} == {}
     assert "Traceback" not in "".join(shown.values())

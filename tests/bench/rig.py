@@ -63,7 +63,7 @@ def fastest(act: Callable[[], object], times: int = 3) -> float:
 
 
 @contextlib.contextmanager
-def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
+def run_server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
     """Run a fake; yield its port."""
     port = folder / "port"
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
         yield int(port.read_text())
 
 
-def turn_of(chat: int, number: int, said: str, at: float) -> list[Entry]:
+def make_turn(chat: int, number: int, said: str, at: float) -> list[Entry]:
     """Return Elwood's entries of a turn of *chat* without calls, as three lines of two."""
     text, turn, id_ = "What shall we have tonight?", f"t{number}", f"tg:4242:{number}"
     route = Route("telegram", chat=str(chat))
@@ -138,9 +138,9 @@ class Telegram:
 
 
 @contextlib.contextmanager
-def telegrams(folder: Path) -> Iterator[Telegram]:
+def run_telegram(folder: Path) -> Iterator[Telegram]:
     """Run a fake Bot API."""
-    with server("tests.fake_telegram", folder) as port:
+    with run_server("tests.fake_telegram", folder) as port:
         line = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         with contextlib.closing(line):
             yield Telegram(line)
@@ -168,11 +168,11 @@ class Bot:
 
 
 @contextlib.contextmanager
-def floor(folder: Path, models: int, *, durable: bool = False) -> Iterator[Bot]:
+def run_floor(folder: Path, models: int, *, durable: bool = False) -> Iterator[Bot]:
     """Run the floor or the durable floor."""
     name = "durable_floor" if durable else "floor"
-    with telegrams(folder / "telegram") as telegram:
-        workspace = files(folder / "workspace")
+    with run_telegram(folder / "telegram") as telegram:
+        workspace = make_workspace(folder / "workspace")
         before = time.time()
         given = [telegram.url, TOKEN, f"http://127.0.0.1:{models}", str(workspace)]
         given += [str(folder / "journal")] if durable else []
@@ -181,9 +181,9 @@ def floor(folder: Path, models: int, *, durable: bool = False) -> Iterator[Bot]:
 
 
 @contextlib.contextmanager
-def elwood(folder: Path, models: int, *, chats: int = 100, **more: str) -> Iterator[Bot]:
+def run_elwood(folder: Path, models: int, *, chats: int = 100, **more: str) -> Iterator[Bot]:
     """Run Elwood; *more* are settings (``models__in_flight="9"``)."""
-    with telegrams(folder / "telegram") as telegram:
+    with run_telegram(folder / "telegram") as telegram:
         config = write_config(folder, telegram, models, chats)
         settings = {f"ELWOOD__{name.upper()}": value for name, value in more.items()} | KEYS
         given = ("--config", str(config), "run")
@@ -203,7 +203,7 @@ def write_config(folder: Path, telegram: Telegram, models: int, chats: int) -> P
         f"""
 [paths]
 state = "{folder / "state"}"
-workspace = "{files(folder / "workspace")}"
+workspace = "{make_workspace(folder / "workspace")}"
 runtime = "{folder / "run"}"
 
 [telegram]
@@ -222,7 +222,7 @@ day_tokens = 0
     return config
 
 
-def files(workspace: Path) -> Path:
+def make_workspace(workspace: Path) -> Path:
     """Create a workspace with the default documents and a few files."""
     workspace.mkdir(exist_ok=True)
     for document in sorted((ROOT / "workspace").glob("*.md")):

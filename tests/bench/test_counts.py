@@ -20,7 +20,7 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.storage.disk import Calls
-from tests.bench.rig import KEYS, server, telegrams, write_config
+from tests.bench.rig import KEYS, run_server, run_telegram, write_config
 
 T = TypeVar("T")
 TURNS = 5
@@ -63,8 +63,8 @@ async def test_a_plain_turn_takes_few_steps_threads_and_syncs(tmp_path: Path) ->
 
     environment = Environment(blocking=blocking, calls=partial(CountedCalls, counts))
     with (
-        server("tests.fake_models", tmp_path / "models") as models,
-        telegrams(tmp_path / "telegram") as telegram,
+        run_server("tests.fake_models", tmp_path / "models") as models,
+        run_telegram(tmp_path / "telegram") as telegram,
     ):
         config = load(write_config(tmp_path, telegram, models, 1), dict(KEYS))
         settings = config.get(Providers).by_name["anthropic"]

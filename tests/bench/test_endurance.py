@@ -28,7 +28,7 @@ from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal, list_closed, segments, verify
-from tests.bench.rig import elwood, server, turn_of
+from tests.bench.rig import make_turn, run_elwood, run_server
 
 YEARS, DAY = 10, 86_400
 # Per day: runs of a job, and turns of a chat.
@@ -84,7 +84,7 @@ class Years:
 
     async def _turn(self, name: str) -> None:
         self._turns += 1
-        entries = turn_of(1, self._turns, SAID, self.now)
+        entries = make_turn(1, self._turns, SAID, self.now)
         for part in (entries[:2], entries[2:4], entries[4:]):
             await self.talks[name].append(*part)
 
@@ -132,10 +132,10 @@ def test_ten_years_cost_as_much_as_two(tmp_path: Path) -> None:
     starts: dict[Path, list[float]] = {new: [], old: []}
     turns: dict[Path, float] = {}
     memory: dict[Path, float] = {}
-    with server("tests.fake_models", tmp_path / "models") as models:
+    with run_server("tests.fake_models", tmp_path / "models") as models:
         for number in range(STARTS):
             for folder in (new, old):
-                with elwood(folder, models, chats=1) as bot:
+                with run_elwood(folder, models, chats=1) as bot:
                     starts[folder].append(bot.start)
                     if number == STARTS - 1:
                         turns[folder] = bot.telegram.turn(1, "hello")

@@ -12,7 +12,7 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.bench.rig import elwood, server, turn_of
+from tests.bench.rig import make_turn, run_elwood, run_server
 
 SHORT, LONG = 20, 400
 # Number of chats of each length, and of rounds over them.
@@ -25,7 +25,7 @@ async def write_history(path: Path, chat: int, messages: int) -> None:
     disk = Disk(blocking=in_thread, clock=time.time)
     journal: Journal[Entry, Session] = Journal(path, Entry, Session, disk)
     await journal.open()
-    turns = (turn_of(chat, number, SAID, time.time()) for number in range(1, messages // 2 + 1))
+    turns = (make_turn(chat, number, SAID, time.time()) for number in range(1, messages // 2 + 1))
     await journal.append(*(entry for turn in turns for entry in turn))
 
 
@@ -39,8 +39,8 @@ def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
             trio.run(write_history, path, chat, messages)
     log = tmp_path / "bodies"
     with (
-        server("tests.fake_models", tmp_path / "models", "--log", str(log)) as models,
-        elwood(folder, models, chats=2 * CHATS, sessions__in_memory=str(2 * CHATS)) as bot,
+        run_server("tests.fake_models", tmp_path / "models", "--log", str(log)) as models,
+        run_elwood(folder, models, chats=2 * CHATS, sessions__in_memory=str(2 * CHATS)) as bot,
     ):
         for chat in (*short, *long):
             bot.telegram.turn(chat, "hello")

@@ -8,7 +8,7 @@ import trio
 
 from elwood.foundation.storage.journal import digest, segments, write_line
 from tests.bench.rig import fastest
-from tests.foundation.storage.diary import Wrote, opened
+from tests.foundation.storage.diary import Wrote, open_diary
 
 ENTRIES = 100_000
 
@@ -22,7 +22,7 @@ def write_long(path: Path) -> None:
             file.write(line)
 
 
-def plainly(path: Path) -> list[object]:
+def read_plainly(path: Path) -> list[object]:
     with path.open() as file:
         return [json.loads(line) for line in file]
 
@@ -31,13 +31,13 @@ def plainly(path: Path) -> list[object]:
 def test_opening_a_hundred_thousand_entries(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write_long(path)
-    floor = fastest(lambda: plainly(path))
+    floor = fastest(lambda: read_plainly(path))
 
     def in_full() -> None:
-        trio.run(opened, path, None, 1 << 30)
+        trio.run(open_diary, path, None, 1 << 30)
 
     def by_state() -> None:
-        trio.run(opened, path)
+        trio.run(open_diary, path)
 
     full = fastest(in_full)
     by_state()

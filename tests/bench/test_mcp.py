@@ -27,7 +27,7 @@ START, OTHER = 0.3, 0.05
 IMPORT, SIZE = 30.0, 1.0
 
 
-async def timed(
+async def time_calls(
     call: Callable[[], Awaitable[object]], clock: Callable[[], float] = perf_counter
 ) -> list[float]:
     took = []
@@ -65,8 +65,8 @@ async def test_a_call_compared_with_the_bare_sdk(tmp_path: Path) -> None:
 
         for _ in range(ROUNDS):
             # CPU time: the wall clock depends on the load of the machine.
-            ours += await timed(by_us, process_time)
-            bare += await timed(by_sdk, process_time)
+            ours += await time_calls(by_us, process_time)
+            bare += await time_calls(by_sdk, process_time)
     ratio = median(ours) / median(bare)
     print(f"\na call: {median(ours) * 1e3:.2f} ms CPU, the bare SDK {median(bare) * 1e3:.2f} ms")
     print(f"ratio {ratio:.2f}, aim {AIM}")
@@ -107,12 +107,12 @@ async def test_a_hung_server_slows_no_one(tmp_path: Path) -> None:
         async def other() -> None:
             await call("other", "echo", text="x")
 
-        alone = median(await timed(other))
+        alone = median(await time_calls(other))
         async with trio.open_nursery() as nursery:
             for _ in range(8):
                 nursery.start_soon(lambda: call("fake", "do", steps=[["sleep", 1000]]))
             await trio.sleep(0.1)
-            beside = max(await timed(other))
+            beside = max(await time_calls(other))
             nursery.cancel_scope.cancel()
     print(
         f"\na call of another server: {alone * 1e3:.1f} ms, beside a hung one {beside * 1e3:.1f} ms"

@@ -57,7 +57,7 @@ class World:
         return " ".join(self.random.choices(self.words, cum_weights=self.weights, k=length))
 
 
-def write(folder: Path, count: int) -> list[str]:
+def write_notes(folder: Path, count: int) -> list[str]:
     """Write *count* notes as files; return the text of each."""
     world = World()
     folder.mkdir(parents=True)
@@ -77,7 +77,7 @@ def rss() -> float:
     return int(line.split()[1]) / 1024
 
 
-def timed(acts: list[Callable[[], object]]) -> list[float]:
+def time_calls(acts: list[Callable[[], object]]) -> list[float]:
     """Return the sorted times of the calls."""
     times = []
     for act in acts:
@@ -95,7 +95,7 @@ def p95(times: list[float]) -> float:
 def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     bench_notes: int = pytestconfig.getoption("--bench-notes")
     folder = tmp_path / "memory"
-    texts = write(folder, bench_notes)
+    texts = write_notes(folder, bench_notes)
     world, queries = World(), []
     fillers = set(world.words[:100])
     for text in random.Random(8).sample(texts, SEARCHES):
@@ -118,8 +118,8 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
         return lambda: memory.search(SearchQuery(query=query, now=time.time()), 5)
 
     asked = [search(query) for query in queries]
-    timed(asked[:20])
-    searches = min((timed(asked) for _ in range(ROUNDS)), key=p95)
+    time_calls(asked[:20])
+    searches = min((time_calls(asked) for _ in range(ROUNDS)), key=p95)
 
     def save(number: int) -> Callable[[], object]:
         text = f"a new fact about {world.text(12)}"
@@ -131,7 +131,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
         return act
 
     rounds = [range(n * SAVES, (n + 1) * SAVES) for n in range(ROUNDS)]
-    saves = min((timed([save(number) for number in some]) for some in rounds), key=p95)
+    saves = min((time_calls([save(number) for number in some]) for some in rounds), key=p95)
     after = rss()
     memory.indexed.close()
 
@@ -147,7 +147,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, pytestconfig: pytest.Config
         )
 
     grep("warm up")()
-    greps = timed([grep(query) for query in queries[:GREPS]])
+    greps = time_calls([grep(query) for query in queries[:GREPS]])
     rows = [
         ("search, p95", p95(searches) * 1000, "ms", SEARCH * 1000),
         ("grep for one word, median", median(greps) * 1000, "ms", None),

@@ -76,7 +76,7 @@ ELSEWHERE: dict[str, str] = {
 }
 
 
-def loop(text: str) -> object:
+def run_loop(text: str) -> object:
     count = 0
     for char in text:
         if char.isalnum():
@@ -84,7 +84,7 @@ def loop(text: str) -> object:
     return count
 
 
-def sized(text: str, most: int) -> str:
+def cut_to_size(text: str, most: int) -> str:
     """Cut *text* to SIZE bytes in UTF-8 and *most* characters."""
     return text[: min(most, SIZE * len(text) // len(text.encode("utf-8", "surrogatepass")))]
 
@@ -102,12 +102,12 @@ def test_text_from_outside_does_not_block_the_loop(
             continue
         most, _ = SHORTER.get(name, BOUNDS.get(name, (SIZE, "")))
         limit, _ = LATER.get(name, (LIMIT, ""))
-        floor = min(seconds(loop, "ab " * (SIZE // 3)) for _ in range(2))
+        floor = min(seconds(run_loop, "ab " * (SIZE // 3)) for _ in range(2))
         found = []
         first, step = crc32(name.encode()) + today, len(SHAPES) // sample
         for number in range(first, first + sample * step, step):
             shape = list(SHAPES)[number % len(SHAPES)]
-            text = sized(texts[shape], most)
+            text = cut_to_size(texts[shape], most)
             took = seconds(call, text)
             if took > limit / 2 * floor:  # another program may have evicted the caches
                 took = min(took, *(seconds(call, text) for _ in range(2)))

@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.bench.rig import Bot, elwood, floor, server
+from tests.bench.rig import Bot, run_elwood, run_floor, run_server
 
 pytestmark = pytest.mark.bench
 
@@ -86,7 +86,7 @@ def compare(bots: list[Bot], text: str, turns: int, chat: Iterator[int]) -> list
 
 @pytest.fixture
 def models(tmp_path: Path) -> Iterator[int]:
-    with server("tests.fake_models", tmp_path / "models") as port:
+    with run_server("tests.fake_models", tmp_path / "models") as port:
         yield port
 
 
@@ -123,9 +123,9 @@ def test_turns_cost_a_small_multiple_of_the_floor(
     # In turn: Telegram allows one message per second in a chat.
     chat = cycle(range(1, CHATS + 1))
     with (
-        floor(tmp_path / "floor", models) as least,
-        floor(tmp_path / "durable", models, durable=True) as durable,
-        elwood(tmp_path / "elwood", models, sessions__in_memory=str(CHATS)) as ours,
+        run_floor(tmp_path / "floor", models) as least,
+        run_floor(tmp_path / "durable", models, durable=True) as durable,
+        run_elwood(tmp_path / "elwood", models, sessions__in_memory=str(CHATS)) as ours,
     ):
         bots = [least, durable, ours]
         first = compare(bots, PLAIN, CHATS, chat)
@@ -146,9 +146,9 @@ def test_turns_cost_a_small_multiple_of_the_floor(
 def test_a_long_answer_costs_its_length(tmp_path: Path, models: int) -> None:
     """The cost of a chunk of a long answer; a chunk has a few words."""
     with (
-        floor(tmp_path / "floor", models) as least,
-        floor(tmp_path / "durable", models, durable=True) as durable,
-        elwood(tmp_path / "elwood", models) as ours,
+        run_floor(tmp_path / "floor", models) as least,
+        run_floor(tmp_path / "durable", models, durable=True) as durable,
+        run_elwood(tmp_path / "elwood", models) as ours,
     ):
         bots = [least, durable, ours]
         for bot in bots:
@@ -169,7 +169,11 @@ def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
     starts: list[list[float]] = [[], [], []]
     sizes: list[list[float]] = [[], [], []]
     for turn in range(STARTS):
-        for number, run, folder in ((0, floor, "floor"), (1, elwood, "new"), (2, elwood, "new")):
+        for number, run, folder in (
+            (0, run_floor, "floor"),
+            (1, run_elwood, "new"),
+            (2, run_elwood, "new"),
+        ):
             with run(tmp_path / f"{folder}-{turn}", models) as bot:
                 starts[number].append(1000 * bot.start)
                 time.sleep(0.5)  # the work after its first poll
@@ -194,9 +198,9 @@ def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
     tried: list[list[Row]] = []
     while not tried or (len(tried) < 2 and too_dear(tried[0])):
         at = tmp_path / f"try-{len(tried)}"
-        before, size = crowd(floor(at / "before", models))
-        ours, grown = crowd(elwood(at / "elwood", models, chats=CROWD))
-        after, _ = crowd(floor(at / "after", models))
+        before, size = crowd(run_floor(at / "before", models))
+        ours, grown = crowd(run_elwood(at / "elwood", models, chats=CROWD))
+        after, _ = crowd(run_floor(at / "after", models))
         wait = (before + after) / 2
         tried.append(
             [("all chats answered", wait, ours, "s"), ("memory after that", size, grown, "MB")]
@@ -215,7 +219,7 @@ def test_memory_stays_flat_over_many_turns(
 ) -> None:
     """Idle sessions are unloaded: 300 turns, or 5,000 with ``--bench-turns 800``."""
     rounds: int = pytestconfig.getoption("--bench-turns") // 16
-    with elwood(tmp_path / "elwood", models, chats=MANY) as bot:
+    with run_elwood(tmp_path / "elwood", models, chats=MANY) as bot:
         sizes = [bot.rss()]
         for _ in range(rounds):
             for chat in range(1, MANY + 1):

@@ -17,7 +17,7 @@ from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Received, Said, TurnStarted
-from tests.agent.session.gates import Approver, MemoryLog, gate_for
+from tests.agent.session.gates import Approver, MemoryLog, make_gate
 from tests.dojo.obedience import Call
 from tests.dojo.suites import MARK, Suite, World
 
@@ -84,7 +84,7 @@ class Play:
         self.denied: list[Call] = []
         self._rounds = 0
         self._tools = {tool.name: tool for tool in self.world.tools()}
-        self.gate = gate_for(
+        self.gate = make_gate(
             self._log, list(self._tools.values()), approver=self.approver, rules=rules
         )
 

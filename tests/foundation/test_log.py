@@ -134,7 +134,7 @@ def test_a_terminal_gets_a_short_harmless_line() -> None:
     assert text[8:] == " debug   said ⟨U+001B⟩]0;title⟨U+0007⟩ *** ⟨U+D800⟩ session=tg-1 ms=3\n"
 
 
-def run(program: str, **kwargs: object) -> str:
+def run_program(program: str, **kwargs: object) -> str:
     """Run *program* with stderr in a pipe and JOURNAL_STREAM set to `{stream}`."""
     read, write = os.pipe()
     status = os.fstat(write)
@@ -160,7 +160,7 @@ ours = logging.getLogger("elwood.x")
 
 
 def test_the_journal_gets_priorities() -> None:
-    text = run(
+    text = run_program(
         PREPARE
         + "ours.debug('a'); ours.info('a'); ours.warning('a'); ours.error('a'); ours.critical('a')"
     )
@@ -168,7 +168,7 @@ def test_the_journal_gets_priorities() -> None:
 
 
 def test_uncaught_exceptions_and_warnings_are_logged() -> None:
-    text = run(PREPARE + "warnings.warn('hunter2'); raise ValueError('hunter2')", code=1)
+    text = run_program(PREPARE + "warnings.warn('hunter2'); raise ValueError('hunter2')", code=1)
     warned, ended = text.splitlines()
     assert warned.startswith("<4>")
     assert ended.startswith("<2>")
@@ -177,7 +177,7 @@ def test_uncaught_exceptions_and_warnings_are_logged() -> None:
 
 
 def test_an_unformattable_record_is_not_shown_raw() -> None:
-    text = run(PREPARE + "ours.info('one %d', 'hunter2')")
+    text = run_program(PREPARE + "ours.info('one %d', 'hunter2')")
     assert text == '{"level":"error","event":"unloggable","logger":"elwood.x"}\n'
 
 

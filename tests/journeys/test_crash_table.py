@@ -31,7 +31,7 @@ from elwood.foundation.storage.journal import JournalDamaged, Verified, is_sound
 from tests.agent.session.scripted import Named, answer
 from tests.fake_models import Say
 from tests.fake_telegram import OWNER
-from tests.foundation.sandbox.scene import living, marker
+from tests.foundation.sandbox.scene import make_marker, sleeping_processes
 from tests.journeys.home import OTHER, Home, follow_message
 from tests.journeys.service import town
 from tests.journeys.test_approval_journeys import questions
@@ -312,7 +312,7 @@ async def test_cp_15_commands_of_a_killed_elwood_are_ended(
         await pick(probe, tmp_path / "try", tmp_path / "state", blocking=in_thread)
     except NoSandbox as error:
         pytest.skip(f"{rung.upper()} NOT TESTED: {error.why}")
-    mark = marker()
+    mark = make_marker()
     text = f"echo run >> runs; trap '' TERM HUP; (setsid sleep {mark} &); sleep {mark} & wait"
     wanted = msgspec.json.encode({"command": text, "timeout": 600}).decode()
     async with town(tmp_path / "town", more=f'[sandbox]\nkind = "{rung}"\n') as here:
@@ -322,17 +322,17 @@ async def test_cp_15_commands_of_a_killed_elwood_are_ended(
         await here.until(lambda: here.open_questions())
         question = here.open_questions()[0]
         here.telegram.press(question.button("o"), message=question)
-        await here.eventually(lambda: len(living(mark)) == 2)
+        await here.eventually(lambda: len(sleeping_processes(mark)) == 2)
         if frozen:
             [launcher] = here.command_processes()
             os.kill(launcher, signal.SIGSTOP)
         await here.kill()
         if frozen:
-            assert len(living(mark)) == 2
+            assert len(sleeping_processes(mark)) == 2
             await here.start()
-            assert living(mark) == []
+            assert sleeping_processes(mark) == []
         else:
-            await here.eventually(lambda: not living(mark))
+            await here.eventually(lambda: not sleeping_processes(mark))
             await here.start()
         assert here.command_processes() == set()
         told = (

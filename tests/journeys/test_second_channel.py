@@ -18,7 +18,7 @@ from elwood.app import serving
 from elwood.foundation.command_line import OK
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import answer, call
-from tests.app.test_serving import configured, untuned
+from tests.app.test_serving import make_config, restore_collector
 from tests.forum import LIMIT, OWNER, SIZE, Forum, home
 from tests.journeys.home import Home, Life, newest_message
 from tests.journeys.judging import broken_promises, journals
@@ -205,7 +205,7 @@ def test_the_service_runs_without_telegram(tmp_path: Path) -> None:
 
         return Parts(actors=[Actor(step=6, mailbox=Mailbox[None]("talk", 1), body=body)])
 
-    with untuned():
+    with restore_collector():
         features = (forum.feature, Feature(name="talk", build=talk))
-        assert serving.run(configured(tmp_path), more=features) == OK
+        assert serving.run(make_config(tmp_path), more=features) == OK
     assert forum.posts[0].route == home(OWNER)

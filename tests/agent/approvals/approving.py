@@ -124,7 +124,7 @@ class Asker:
 
 
 @asynccontextmanager
-async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
+async def run_approvals(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
     """Run the actor until the end of the block; it must not crash."""
     actor_table, events, stop = ActorTable(trio.current_time), list[Event](), trio.Event()
     box = Mailbox[ApprovalsMail]("approvals", 64)
@@ -143,18 +143,18 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
         confined=world.confined,
     )
 
-    async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
+    async def serve_outbox(mailbox: Mailbox[OutboxMail]) -> None:
         async for mail in mailbox:
             assert isinstance(mail, Post | Edit)
             (world.posts if isinstance(mail, Post) else world.edits).append(mail)  # type: ignore[arg-type]
             mail.reply.set(world.sent(mail) if world.sent else Sent(str(len(world.posts))))
 
-    async def house() -> None:
-        children = [Child(outbox, be_outbox), Child(box, actor.run)]
+    async def supervise_children() -> None:
+        children = [Child(outbox, serve_outbox), Child(box, actor.run)]
         await supervise(children, stop=stop, listener=events.append, actor_table=actor_table)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(house)
+        nursery.start_soon(supervise_children)
         yield Asker(box)
         await trio.testing.wait_all_tasks_blocked()
         stop.set()

@@ -41,7 +41,7 @@ SUBJECTS = st.tuples(EVIL, st.sampled_from([0, 1, 7, 30, 90])).map(lambda t: t[0
 INVISIBLE = set("\u202e\u200b\x1b\0\u3164\ufe0f")
 
 
-def case(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
+def make_request(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
     question = Question(
         session=more.get("session", "tg-1"),
         call="c",
@@ -59,7 +59,7 @@ def case(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
     return ApprovalRequest(0.0, id, "ABC234", question, 300.0)
 
 
-def sound(rich: Rich) -> None:
+def check_text(rich: Rich) -> None:
     assert utf16_length(mark_repeat(rich).text) <= TELEGRAM
     assert not INVISIBLE & set(rich.text)
     assert len(rich.entities) <= 100
@@ -67,7 +67,7 @@ def sound(rich: Rich) -> None:
         assert slice_of(rich, entity)
 
 
-def code_in(parts: tuple[Rich, ...]) -> str:
+def join_code(parts: tuple[Rich, ...]) -> str:
     return "".join(slice_of(part, entity) for part in parts for entity in part.entities)
 
 
@@ -75,13 +75,15 @@ def code_in(parts: tuple[Rich, ...]) -> str:
 @given(SUBJECTS, EVIL, EVIL)
 @example("x" * 5000, "it writes", "a")
 def test_a_question_shows_the_call_in_full(subject: str, why: str, origin: str) -> None:
-    asked = case(subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why)
+    asked = make_request(
+        subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why
+    )
     parts = request_messages(asked, HOME, CHANNELS)
     for part in parts:
-        sound(part)
+        check_text(part)
     shown = escape_invisible(subject) or "(nothing)"
     whole = parts if len(parts) == 1 else parts[:-1]
-    assert code_in(whole) == shown
+    assert join_code(whole) == shown
     spans = [slice_of(parts[-1], entity) for entity in parts[-1].entities]
     assert shown.startswith(spans[0])
     assert shown.endswith(spans[-1])
@@ -89,13 +91,13 @@ def test_a_question_shows_the_call_in_full(subject: str, why: str, origin: str) 
     if len(parts) > 1:
         assert f"[… {len(shown) - sum(map(len, spans))} characters; " in parts[-1].text
     details = details_message(asked, STANDARD)
-    sound(details)
+    check_text(details)
     assert "/allow ABC234 once" in details.text
     decided = msgspec.structs.replace(asked, ruling="once", by="tg:1")
     settled = format_decision(decided, HOME, CHANNELS, UTC)
-    sound(settled)
+    check_text(settled)
     assert settled.text.endswith("\n\n✓ Allowed once by you, Thu 00:00.")
-    assert code_in((settled,))[:ENDS] == shown[:ENDS]
+    assert join_code((settled,))[:ENDS] == shown[:ENDS]
 
 
 @given(st.text(max_size=64))
@@ -107,14 +109,14 @@ def test_every_label_and_word_can_be_read(data: str) -> None:
 
 @given(EVIL)
 def test_a_label_is_short_and_plain(origin: str) -> None:
-    asked = case("x", origins=origin)
+    asked = make_request("x", origins=origin)
     scope = ApprovalScope(("k",), f"python3 {origin * 9}", f"run {origin * 99}", " (same files)")
     for question in (asked.question, replace(asked.question, scope=scope)):
-        is_short_and_plain(replace(asked, question=question))
+        check_label(replace(asked, question=question))
 
 
-def is_short_and_plain(asked: ApprovalRequest) -> None:
-    sound(request_messages(asked, HOME, CHANNELS)[-1])
+def check_label(asked: ApprovalRequest) -> None:
+    check_text(request_messages(asked, HOME, CHANNELS)[-1])
     for one in buttons(asked):
         label, data = one.text, one.data
         assert not INVISIBLE & set(label)
@@ -128,13 +130,13 @@ def is_short_and_plain(asked: ApprovalRequest) -> None:
 
 @given(EVIL)
 def test_an_overview_has_one_line_per_question(subject: str) -> None:
-    assert overview([case(subject)], []).count("\n") == 2
+    assert overview([make_request(subject)], []).count("\n") == 2
 
 
 def test_a_question_shortens_reason_and_sources() -> None:
     """Show 60 characters of the tool, 300 of the reason, 80 of each of five sources."""
     sources = ["s" * 200, *"abcdef"]
-    asked = case("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))
+    asked = make_request("rm -rf /", tool="t" * 100, why="x" * 900, origins="|".join(sources))
     (rich,) = request_messages(asked, HOME, CHANNELS)
     runs = [len(run) for run in re.findall("t{20,}|x{20,}|s{20,}", rich.text)]
     assert runs == [59, 299, 79]  # and an ellipsis

@@ -32,15 +32,15 @@ def question(call: str, session: str = "s", **more: str) -> Question:
     )
 
 
-def sought(id: str, **more: str) -> ApprovalRequested:
+def make_request(id: str, **more: str) -> ApprovalRequested:
     return ApprovalRequested(id, f"C{id}", question(f"call {id}", **more), 300.0)
 
 
 def test_the_state_is_bounded() -> None:
     calls = ApprovalState()
-    calls.apply(0.0, sought("open"))
+    calls.apply(0.0, make_request("open"))
     for number in range(MAX_KEPT + 10):
-        calls.apply(0.0, sought(str(number)))
+        calls.apply(0.0, make_request(str(number)))
         calls.apply(0.0, ApprovalDecided(str(number), "once", "tg:1", ""))
     assert len(calls.requests) == MAX_KEPT + 1
     assert [one.id for one in calls.open()] == ["open"]
@@ -50,7 +50,7 @@ def test_the_state_is_bounded() -> None:
 
 def test_an_old_permission_covers_the_exact_call() -> None:
     """The old question had no scope; a question about the same call has one today."""
-    entry = msgspec.json.encode(sought("1"))
+    entry = msgspec.json.encode(make_request("1"))
     assert b'"scope":null' in entry
     old = msgspec.json.decode(entry.replace(b',"scope":null', b""), type=ApprovalEntry)
     assert isinstance(old, ApprovalRequested)

@@ -27,7 +27,7 @@ def test_an_unread_channel_keeps_the_owner_route() -> None:
 RESERVED = {"tg-": "telegram", "mcp-": "mcp_serve"}
 
 
-def with_channels(*channels: Channel) -> Channels:
+def make_channels(*channels: Channel) -> Channels:
     made = Channels(RESERVED)
     for channel in channels:
         made.add(channel)
@@ -57,13 +57,13 @@ def test_a_session_prefix_selects_the_channel(
     channels: tuple[Channel, ...], served: tuple[str, ...], owners: tuple[str, ...]
 ) -> None:
     """This holds for a disabled channel too."""
-    made = with_channels(*channels)
+    made = make_channels(*channels)
     assert tuple(filter(made.serves, NAMES)) == served
     assert tuple(filter(made.is_owners, NAMES)) == owners
 
 
 def test_a_principal_selects_the_channel() -> None:
-    made = with_channels(CONSOLE, TELEGRAM)
+    made = make_channels(CONSOLE, TELEGRAM)
     assert made.recipient("tg:9") == Route("telegram", "9")
     assert [made.recipient(one) for one in ("tg:-5", "console", "fo:x", "task:tea")] == [None] * 4
     assert [made.is_group(one) for one in ("tg:-5", "tg:5", "fo:-5")] == [True, False, False]

@@ -27,7 +27,7 @@ PLACES = (Route("chat", "1"), Route("chat", "2"))
 
 
 @asynccontextmanager
-async def outbox(
+async def run_outbox(
     answer: Callable[[Post], PostResult | None],
 ) -> AsyncIterator[tuple[dict[str, Address[OutboxMail]], list[Post]]]:
     """Answer every post of the channel "chat" with *answer*; with None, do not answer."""
@@ -48,7 +48,7 @@ async def outbox(
 
 
 async def test_news_reach_the_owner_with_buttons() -> None:
-    async with outbox(lambda post: Sent("1")) as (boxes, heard):
+    async with run_outbox(lambda post: Sent("1")) as (boxes, heard):
         assert await TellOwner(boxes, lambda: PLACES, str)("It failed.", ("/tasks resume t",), True)
     [post] = heard
     assert (post.route, post.repeat) == (PLACES[0], True)
@@ -65,7 +65,7 @@ async def test_undelivered_news_follow_the_owner() -> None:
         places.reverse()
         return Unsure("no answer")
 
-    async with outbox(answer) as (boxes, heard):
+    async with run_outbox(answer) as (boxes, heard):
         assert await TellOwner(boxes, lambda: places, str)("It failed.")
     assert [(post.route.chat, post.repeat) for post in heard] == [("1", False), ("2", True)]
 
@@ -74,7 +74,7 @@ async def test_a_blocked_route_falls_back_to_the_next() -> None:
     def answer(post: Post) -> PostResult:
         return Undeliverable("blocked") if post.route == PLACES[0] else Sent("1")
 
-    async with outbox(answer) as (boxes, heard):
+    async with run_outbox(answer) as (boxes, heard):
         assert await TellOwner(boxes, lambda: PLACES, str)("It failed.")
     assert [(post.route.chat, post.repeat) for post in heard] == [("1", False), ("2", False)]
 
@@ -97,7 +97,7 @@ async def test_news_that_may_have_arrived_are_marked(
     answers: tuple[PostResult | None, ...], repeats: list[bool], arrived: bool
 ) -> None:
     left = list(answers)
-    async with outbox(lambda post: left.pop(0)) as (boxes, heard):
+    async with run_outbox(lambda post: left.pop(0)) as (boxes, heard):
         assert bool(await post_until_delivered(boxes, PLACES[0], (Rich("hi"),))) == arrived
         left = list(answers)
         assert await TellOwner(boxes, lambda: PLACES[:1], str)("It failed.") == arrived
@@ -115,7 +115,7 @@ async def test_retry_delays_are_bounded(outcome: PostResult, expected: list[floa
         tries.append(trio.current_time())
         return outcome
 
-    async with outbox(answer) as (boxes, _):
+    async with run_outbox(answer) as (boxes, _):
         with trio.move_on_after(sum(expected) + 1):
             await post_until_delivered(boxes, PLACES[0], (Rich("hi"),))
     assert [b - a for a, b in pairwise(tries)] == pytest.approx(expected)

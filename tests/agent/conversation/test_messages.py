@@ -10,11 +10,11 @@ from elwood.agent.session.log.entries import Prompted, Said
 SCHEMA = msgspec.Raw(b'{"type":"object"}')
 
 
-def line(prompt: Prompt) -> bytes:
+def encode_prompt(prompt: Prompt) -> bytes:
     return msgspec.json.encode(Prompted(prompt))
 
 
-def read(given: bytes) -> Prompt:
+def decode_prompt(given: bytes) -> Prompt:
     return msgspec.json.decode(given, type=Prompted).prompt
 
 
@@ -29,7 +29,7 @@ def test_a_message_does_not_keep_its_log_line() -> None:
 
 def test_equal_prompts_are_stored_once() -> None:
     prompt = Prompt("Be good.", (ToolSpec("look", "Looks.", SCHEMA),))
-    one, other = read(line(prompt)), read(line(prompt))
+    one, other = decode_prompt(encode_prompt(prompt)), decode_prompt(encode_prompt(prompt))
     assert one == other == prompt
     assert one.system is other.system is prompt.system
     assert one.tools is other.tools is prompt.tools
@@ -37,6 +37,6 @@ def test_equal_prompts_are_stored_once() -> None:
 
 def test_prompts_with_other_tools_differ() -> None:
     one = Prompt("Be good.", (ToolSpec("look", "Looks.", SCHEMA),))
-    other = read(line(Prompt("Be good.", (ToolSpec("run", "Runs.", SCHEMA),))))
+    other = decode_prompt(encode_prompt(Prompt("Be good.", (ToolSpec("run", "Runs.", SCHEMA),))))
     assert [tool.name for tool in other.tools] == ["run"]
     assert [tool.name for tool in one.tools] == ["look"]

@@ -92,23 +92,23 @@ class Scripted:
         step = self.script.pop(0) if self.script else self.otherwise
         if step is not None and not step.begun:
             await trio.sleep(0.1)
-            raise failure(step)
+            raise make_failure(step)
         show("")
         await trio.sleep(self.took)
         show("hello")
         if step is not None:
-            raise failure(step)
+            raise make_failure(step)
         message = Assistant((Text("hello"),), self.codec, request.model, msgspec.Raw(b"[]"))
         usage = Usage(3, request.max_tokens) if self.greedy else Usage(100, 10)
         return Completion(message, "end", usage)
 
 
-def failure(step: Fail) -> ModelFailure:
+def make_failure(step: Fail) -> ModelFailure:
     return ModelFailure("a", Fault(step.kind, "scripted", step.retry_after, step.should_retry))
 
 
 @attrs.frozen
-class House:
+class RunningModels:
     """The supervised actor, and values for assertions."""
 
     models: Address[ModelsMail]
@@ -119,10 +119,10 @@ class House:
     back: trio.Event
 
     async def ask(self, session: str = "s", role: str = "default") -> Completed:
-        return await self.models.ask(wanted(session, role))
+        return await self.models.ask(make_request(session, role))
 
     async def ask_for(self, job: str, budget: Budget, session: str = "s") -> Completed:
-        request = msgspec.structs.replace(wanted(session), job=job, budget=budget)
+        request = msgspec.structs.replace(make_request(session), job=job, budget=budget)
         return await self.models.ask(request)
 
     def troubles(self) -> dict[str, str]:
@@ -130,13 +130,15 @@ class House:
         return {trouble.what: trouble.error for trouble in status.troubles.values()}
 
 
-def wanted(session: str = "s", role: str = "default", *, within: float = math.inf) -> Complete:
+def make_request(
+    session: str = "s", role: str = "default", *, within: float = math.inf
+) -> Complete:
     until = trio.current_time() + within
     return Complete(session=session, role=role, prompt=PROMPT, messages=(Human("hi"),), until=until)
 
 
 @asynccontextmanager
-async def house(
+async def run_models(
     folder: Path,
     *,
     settings: ModelSettings = ONE,
@@ -146,7 +148,7 @@ async def house(
     is_away: bool = False,
     patience: float = math.inf,
     **providers: Provider,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningModels]:
     start = trio.current_time()
 
     def now() -> float:
@@ -162,7 +164,7 @@ async def house(
     if not is_away:
         back.set()
 
-    async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
+    async def serve_outbox(mailbox: Mailbox[OutboxMail]) -> None:
         async for mail in mailbox:
             assert isinstance(mail, Post)
             assert mail.route == OWNER
@@ -186,17 +188,17 @@ async def house(
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:
-            children = [Child(outbox, be_outbox), Child(mailbox, models.run)]
+            children = [Child(outbox, serve_outbox), Child(mailbox, models.run)]
             await supervise(
                 children, stop=stop, listener=lambda event: None, actor_table=actor_table
             )
 
         nursery.start_soon(run)
-        yield House(mailbox.address, actor_table, book, calls, told, back)
+        yield RunningModels(mailbox.address, actor_table, book, calls, told, back)
         stop.set()
 
 
-def at(provider: Scripted) -> list[float]:
+def attempt_times(provider: Scripted) -> list[float]:
     """Return the times of the attempts, relative to the first."""
     return [round(when - provider.asked[0][0], 2) for when, _ in provider.asked]
 
@@ -204,9 +206,9 @@ def at(provider: Scripted) -> list[float]:
 async def test_a_rate_limit_waits_for_retry_after(tmp_path: Path, clock: MockClock) -> None:
     """LLM-01."""
     a = Scripted([Fail("rate_limit", retry_after=7.0), Fail("rate_limit", retry_after=0.5)])
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         assert isinstance(await it.ask(), Completion)
-        assert at(a) == [0.0, 7.1, 7.7]
+        assert attempt_times(a) == [0.0, 7.1, 7.7]
         assert it.troubles() == {}
 
 
@@ -216,7 +218,7 @@ async def test_an_error_for_people_is_not_retried(
 ) -> None:
     """LLM-02, LLM-03, LLM-37, LLM-38: one request, even if many calls wait."""
     a = Scripted(otherwise=Fail(kind))
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         answers = []
 
         async def ask() -> None:
@@ -244,7 +246,7 @@ async def test_an_error_for_people_is_not_retried(
 async def test_a_message_retries_an_error_for_people(tmp_path: Path, clock: MockClock) -> None:
     """All waiting turns share the result of one attempt."""
     a = Scripted(otherwise=Fail("spend_limit"))
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         for minutes in range(3):
             answer = await it.ask()
             assert isinstance(answer, ModelUnavailable)
@@ -273,7 +275,7 @@ async def test_a_message_retries_an_error_for_people(tmp_path: Path, clock: Mock
 
 async def test_a_fallback_answer_does_not_wait_for_credit(tmp_path: Path, clock: MockClock) -> None:
     a, b = Scripted(otherwise=Fail("spend_limit")), Scripted()
-    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+    async with run_models(tmp_path, settings=TWO, a=a, b=b) as it:
         for _ in range(3):
             assert isinstance(await it.ask(), Completion)
             await trio.sleep(60)
@@ -285,21 +287,23 @@ async def test_interrupted_responses_are_retried_a_few_times(
 ) -> None:
     """LLM-12: an overload error may arrive within the stream."""
     a = Scripted(otherwise=Fail("overloaded", begun=True))
-    async with house(tmp_path, a=a) as it:
-        await it.models.ask(wanted(within=60.0))
+    async with run_models(tmp_path, a=a) as it:
+        await it.models.ask(make_request(within=60.0))
     assert len(a.asked) < 15
 
 
 async def test_overload_backs_off_then_falls_back(tmp_path: Path, clock: MockClock) -> None:
     """LLM-04."""
     a, b = Scripted(otherwise=Fail("overloaded")), Scripted()
-    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+    async with run_models(tmp_path, settings=TWO, a=a, b=b) as it:
         answer = await it.ask()
         assert isinstance(answer, Completion)
         assert answer.message.model == "n"
-    assert at(a) == pytest.approx([0.0, 0.6, 1.7, 3.8, 7.9, *(16.0 + 8.1 * n for n in range(13))])
-    assert at(a)[-1] <= 120
-    assert at(b) == [0.0]
+    assert attempt_times(a) == pytest.approx(
+        [0.0, 0.6, 1.7, 3.8, 7.9, *(16.0 + 8.1 * n for n in range(13))]
+    )
+    assert attempt_times(a)[-1] <= 120
+    assert attempt_times(b) == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -319,9 +323,9 @@ async def test_the_reason_arrives_before_the_timeout(
 ) -> None:
     a = Scripted(otherwise=fail, took=10.0)
     b = Scripted(otherwise=fail, took=10.0)
-    async with house(tmp_path, settings=settings, a=a, b=b) as it:
+    async with run_models(tmp_path, settings=settings, a=a, b=b) as it:
         with trio.fail_after(60.5):
-            answer = await it.models.ask(wanted(within=60.0))
+            answer = await it.models.ask(make_request(within=60.0))
     assert isinstance(answer, ModelUnavailable)
     assert "scripted" in answer.why
 
@@ -329,9 +333,9 @@ async def test_the_reason_arrives_before_the_timeout(
 async def test_a_slow_response_is_cancelled_reported_and_charged(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    async with house(tmp_path, a=Scripted(took=1000.0)) as it:
+    async with run_models(tmp_path, a=Scripted(took=1000.0)) as it:
         with trio.fail_after(60.5):
-            answer = await it.models.ask(wanted(within=60.0))
+            answer = await it.models.ask(make_request(within=60.0))
         assert isinstance(answer, ModelUnavailable)
         assert "it did not finish in time" in answer.why
         assert it.book.spent("s").session.tokens > 0
@@ -340,7 +344,7 @@ async def test_a_slow_response_is_cancelled_reported_and_charged(
 async def test_without_a_network_the_turn_waits(tmp_path: Path, clock: MockClock) -> None:
     """LLM-08."""
     a = Scripted(otherwise=Fail("offline"))
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         answers = []
 
         async def ask() -> None:
@@ -369,7 +373,7 @@ async def test_errors_in_the_request_go_to_the_turn(
     tmp_path: Path, clock: MockClock, fail: Fail, expected: Completed
 ) -> None:
     a, b = Scripted(otherwise=fail), Scripted()
-    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+    async with run_models(tmp_path, settings=TWO, a=a, b=b) as it:
         assert await it.ask() == expected
     assert (len(a.asked), len(b.asked)) == (1, 0)
 
@@ -377,7 +381,7 @@ async def test_errors_in_the_request_go_to_the_turn(
 async def test_a_retired_model_falls_back(tmp_path: Path, clock: MockClock) -> None:
     """LLM-39."""
     a, b = Scripted(otherwise=Fail("no_model")), Scripted()
-    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+    async with run_models(tmp_path, settings=TWO, a=a, b=b) as it:
         assert isinstance(await it.ask(), Completion)
         b.otherwise = Fail("bad_key")
         answer = await it.ask()
@@ -389,10 +393,10 @@ async def test_a_retired_model_falls_back(tmp_path: Path, clock: MockClock) -> N
 async def test_an_empty_budget_prevents_the_call(tmp_path: Path, clock: MockClock) -> None:
     """LLM-42; a restart changes nothing."""
     a, limits = Scripted(), Limits(session_tokens=200, day_tokens=400)
-    async with house(tmp_path, limits=limits, a=a) as it:
+    async with run_models(tmp_path, limits=limits, a=a) as it:
         for session in ("s", "s", "t", "t"):
             assert isinstance(await it.ask(session), Completion)
-    async with house(tmp_path, limits=limits, a=a) as it:
+    async with run_models(tmp_path, limits=limits, a=a) as it:
         asked = len(a.asked)
         mine = await it.ask("s")
         assert isinstance(mine, BudgetSpent)
@@ -409,7 +413,7 @@ async def test_an_empty_budget_prevents_the_call(tmp_path: Path, clock: MockCloc
 
 async def test_the_budget_is_checked_before_each_attempt(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(otherwise=Fail("cut", begun=True))
-    async with house(tmp_path, limits=Limits(session_tokens=25), a=a) as it:
+    async with run_models(tmp_path, limits=Limits(session_tokens=25), a=a) as it:
         assert isinstance(await it.ask(), BudgetSpent)
     assert len(a.asked) == 1  # a broken response is charged by our estimate
 
@@ -421,7 +425,7 @@ async def test_concurrent_turns_share_the_limit(
     a, prices = Scripted(greedy=True), {"a/*": PriceSettings(input=10, output=1000)}
     settings = attrs.evolve(ONE, prices=prices)
     answers: list[Completed] = []
-    async with house(tmp_path, settings=settings, limits=limits, a=a) as it:
+    async with run_models(tmp_path, settings=settings, limits=limits, a=a) as it:
 
         async def ask(number: int) -> None:
             answers.append(await it.ask(f"s{number}"))
@@ -442,7 +446,7 @@ async def test_concurrent_turns_share_the_limit(
 
 async def test_a_small_remainder_buys_a_shorter_answer(tmp_path: Path, clock: MockClock) -> None:
     a, settings = Scripted(greedy=True), asking("a/m", "a/s", max_tokens=16_000)
-    async with house(tmp_path, settings=settings, limits=Limits(day_tokens=4_000), a=a) as it:
+    async with run_models(tmp_path, settings=settings, limits=Limits(day_tokens=4_000), a=a) as it:
         short = await it.ask()
         assert isinstance(short, Completion)
         assert short.usage.output == 4_000 - 3
@@ -451,13 +455,13 @@ async def test_a_small_remainder_buys_a_shorter_answer(tmp_path: Path, clock: Mo
 
 async def test_a_dollar_limit_needs_a_price(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted()
-    async with house(tmp_path, limits=Limits(day_usd=1.0), a=a) as it:
+    async with run_models(tmp_path, limits=Limits(day_usd=1.0), a=a) as it:
         refused = await it.ask()
         assert isinstance(refused, BudgetSpent)
         assert "do not know the price of a/m" in refused.why
         assert "models.prices" in refused.why
         assert isinstance(await it.ask_for("news", Budget(usd=1.0), "one"), BudgetSpent)
-    async with house(tmp_path, a=a) as it:  # the token limit applies too
+    async with run_models(tmp_path, a=a) as it:  # the token limit applies too
         assert isinstance(await it.ask_for("news", Budget(1000, 1.0), "one"), Completion)
     assert len(a.asked) == 1
 
@@ -468,16 +472,18 @@ async def test_attempts_and_time_are_bounded(
 ) -> None:
     a = Scripted(otherwise=Fail("server"))
     settings = attrs.evolve(ONE, retries=retries)
-    async with house(tmp_path, settings=settings, a=a) as it:
+    async with run_models(tmp_path, settings=settings, a=a) as it:
         assert isinstance(await it.ask(), ModelUnavailable)
     assert len(a.asked) == asked
 
 
 async def test_the_third_failure_is_reported(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(script=[Fail("conflict"), Fail("cut"), Fail("server")])
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         send, receive = trio.open_memory_channel[str | Delayed](4)
-        answer = await it.models.ask(msgspec.structs.replace(wanted(), progress=send.send_nowait))
+        answer = await it.models.ask(
+            msgspec.structs.replace(make_request(), progress=send.send_nowait)
+        )
         assert isinstance(answer, Completion)
         told = receive.receive_nowait()
         assert isinstance(told, Delayed)
@@ -488,13 +494,15 @@ async def test_the_third_failure_is_reported(tmp_path: Path, clock: MockClock) -
 async def test_a_job_budget_covers_all_its_conversations(tmp_path: Path, clock: MockClock) -> None:
     """Each call has 110 tokens; the summary of a job's turn counts for the job."""
     a, budget = Scripted(), Budget(tokens=200)
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         assert isinstance(await it.ask_for("news", budget, "one"), Completion)
-        summary = msgspec.structs.replace(wanted("two", "summarizer"), job="news", budget=budget)
+        summary = msgspec.structs.replace(
+            make_request("two", "summarizer"), job="news", budget=budget
+        )
         summed_up = await it.models.ask(summary)
         assert isinstance(summed_up, Completion)
         assert isinstance(await it.ask_for("mail", budget), Completion)
-    async with house(tmp_path, a=a) as it:  # a restart refills no budget
+    async with run_models(tmp_path, a=a) as it:  # a restart refills no budget
         asked = len(a.asked)
         stopped = await it.ask_for("news", budget, "three")
         assert isinstance(stopped, BudgetSpent)
@@ -512,7 +520,9 @@ async def test_a_job_budget_covers_all_its_conversations(tmp_path: Path, clock: 
 async def test_an_unreachable_owner_does_not_delay_the_stop(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+    async with run_models(
+        tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()
+    ) as it:
         await it.ask()
         await trio.testing.wait_all_tasks_blocked()
         assert it.told == []
@@ -523,7 +533,7 @@ async def test_an_unreachable_owner_does_not_delay_the_stop(
 async def test_ten_overloaded_sessions_share_one_probe(tmp_path: Path, clock: MockClock) -> None:
     """LLM-44."""
     a = Scripted(otherwise=Fail("overloaded"))
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         answers: list[Completed] = []
 
         async def ask(number: int) -> None:
@@ -548,16 +558,16 @@ async def test_ten_overloaded_sessions_share_one_probe(tmp_path: Path, clock: Mo
 
 async def test_calls_in_flight_are_limited(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted()
-    async with house(tmp_path, in_flight=3, a=a) as it, trio.open_nursery() as nursery:
+    async with run_models(tmp_path, in_flight=3, a=a) as it, trio.open_nursery() as nursery:
         for number in range(10):
             nursery.start_soon(it.ask, f"s{number}")
     assert a.most == 3
-    assert at(a)[-1] == 3.0
+    assert attempt_times(a)[-1] == 3.0
 
 
 async def test_an_abandoned_request_is_charged_and_freed(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted(took=1000.0)
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         with trio.move_on_after(5):
             await it.ask()
         await trio.sleep(0.1)
@@ -569,11 +579,11 @@ async def test_an_abandoned_request_is_charged_and_freed(tmp_path: Path, clock: 
 
 async def test_an_abandoned_probe_starts_the_next(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted([Fail("rate_limit", retry_after=60.0)])
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         with trio.move_on_after(30):
             await it.ask()
         assert isinstance(await it.ask(), Completion)
-        assert at(a) == [0.0, 60.1]
+        assert attempt_times(a) == [0.0, 60.1]
 
 
 @pytest.mark.parametrize("kind", ["offline", "rate_limit", "server"])
@@ -581,13 +591,13 @@ async def test_waiting_callers_get_an_early_reason(
     tmp_path: Path, clock: MockClock, kind: FailureKind
 ) -> None:
     a = Scripted(otherwise=Fail(kind))
-    async with house(tmp_path, a=a, patience=120.0) as it, trio.open_nursery() as nursery:
+    async with run_models(tmp_path, a=a, patience=120.0) as it, trio.open_nursery() as nursery:
         start = trio.current_time()
         send, receive = trio.open_memory_channel[str | Delayed](math.inf)
         ended: list[float] = []
 
         async def ask() -> None:
-            question = msgspec.structs.replace(wanted(), progress=send.send_nowait)
+            question = msgspec.structs.replace(make_request(), progress=send.send_nowait)
             answer = await it.models.ask(question)
             assert isinstance(answer, ModelUnavailable)
             ended.append(trio.current_time() - start)
@@ -604,15 +614,15 @@ async def test_waiting_callers_get_an_early_reason(
 
 
 async def test_progress_is_reported(tmp_path: Path, clock: MockClock) -> None:
-    async with house(tmp_path, a=Scripted()) as it:
+    async with run_models(tmp_path, a=Scripted()) as it:
         shown: list[object] = []
-        await it.models.ask(msgspec.structs.replace(wanted(), progress=shown.append))
+        await it.models.ask(msgspec.structs.replace(make_request(), progress=shown.append))
         assert shown == ["hello"]
 
 
 async def test_an_unwritten_cost_blocks_further_calls(tmp_path: Path, clock: MockClock) -> None:
     a = Scripted()
-    async with house(tmp_path, a=a) as it:
+    async with run_models(tmp_path, a=a) as it:
         assert isinstance(await it.ask(), Completion)
         await trio.testing.wait_all_tasks_blocked()  # until its cost is noted
         it.disk.full = True
@@ -634,11 +644,11 @@ async def test_a_role_uses_its_own_settings(tmp_path: Path, clock: MockClock) ->
     summarizer = RoleSettings(model="b/n", thinking="low", max_tokens=7)
     settings = ModelSettings(roles={**ONE.roles, "summarizer": summarizer})
     a, b = Scripted(greedy=True), Scripted(greedy=True)
-    async with house(tmp_path, settings=settings, a=a, b=b) as it:
+    async with run_models(tmp_path, settings=settings, a=a, b=b) as it:
         for role in ("summarizer", "heartbeat", "default"):
             assert isinstance(await it.ask(role=role), Completion)
         for role in ("summarizer", "heartbeat"):
-            await it.models.ask(msgspec.structs.replace(wanted(role=role), others_first=True))
+            await it.models.ask(msgspec.structs.replace(make_request(role=role), others_first=True))
     assert [model for _, model in b.asked] == ["n"]
     assert [model for _, model in a.asked] == ["s", "m", "m", "s"]
     assert b.requests[0].max_tokens == 7
@@ -646,9 +656,9 @@ async def test_a_role_uses_its_own_settings(tmp_path: Path, clock: MockClock) ->
 
 
 async def test_a_model_without_a_provider_fails(tmp_path: Path, clock: MockClock) -> None:
-    async with house(tmp_path, settings=TWO, b=Scripted()) as it:
+    async with run_models(tmp_path, settings=TWO, b=Scripted()) as it:
         assert isinstance(await it.ask(), Completion)
         answer = await it.ask(role="summarizer")
         assert isinstance(answer, Completion)
-    async with house(tmp_path, b=Scripted()) as it:
+    async with run_models(tmp_path, b=Scripted()) as it:
         assert await it.ask() == ModelUnavailable("the configuration has no provider 'a'")

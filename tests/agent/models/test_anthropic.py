@@ -37,32 +37,32 @@ PROMPT = Prompt("Be kind.", (ToolSpec("list_files", "List files.", SCHEMA),))
 HI = (Human("hi"),)
 
 
-def wanted(*messages: Message) -> ModelRequest:
+def make_request(*messages: Message) -> ModelRequest:
     return ModelRequest(
         model="claude-sonnet-5-5", prompt=PROMPT, messages=messages or HI, max_tokens=1000
     )
 
 
-def anthropic_at(url: str, client: Client, *, stall: float = 30.0) -> Anthropic:
+def make_provider(url: str, client: Client, *, stall: float = 30.0) -> Anthropic:
     settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY), stall=stall)
     return Anthropic("anthropic", settings, client)
 
 
 @asynccontextmanager
-async def provider(fake: FakeModels, *, stall: float = 30.0) -> AsyncIterator[Anthropic]:
+async def run_provider(fake: FakeModels, *, stall: float = 30.0) -> AsyncIterator[Anthropic]:
     async with serving(fake.answer) as url, aclosing(Client()) as client:
-        yield anthropic_at(url, client, stall=stall)
+        yield make_provider(url, client, stall=stall)
 
 
 async def complete(step: Step, show: Callable[[Shown], None] = lambda text: None) -> Completion:
-    async with provider(FakeModels(script=[step])) as anthropic:
-        return await anthropic.complete(wanted(), show)
+    async with run_provider(FakeModels(script=[step])) as anthropic:
+        return await anthropic.complete(make_request(), show)
 
 
-async def failing(step: Step, *, stall: float = 30.0) -> ModelFailure:
-    async with provider(FakeModels(script=[step]), stall=stall) as anthropic:
+async def expect_failure(step: Step, *, stall: float = 30.0) -> ModelFailure:
+    async with run_provider(FakeModels(script=[step]), stall=stall) as anthropic:
         with pytest.raises(ModelFailure) as caught:
-            await anthropic.complete(wanted(), lambda text: None)
+            await anthropic.complete(make_request(), lambda text: None)
         assert KEY not in repr(caught.value) + str(caught.value)
         return caught.value
 
@@ -106,7 +106,7 @@ async def test_a_scan_precedes_its_text() -> None:
         file = ReceivedFile(
             path="a.pdf", media="application/pdf", size=8, sha256="h", about="", tokens=9
         )
-        asked = msgspec.structs.replace(wanted(Human("sum", (file,))), files={"h": data})
+        asked = msgspec.structs.replace(make_request(Human("sum", (file,))), files={"h": data})
         await Anthropic("anthropic", settings, client).complete(asked, lambda text: None)
     [document, text] = fake.bodies[0]["messages"][0]["content"]
     assert document["type"] == "document"
@@ -129,7 +129,7 @@ async def test_thinking_is_requested_if_configured(wants: bool) -> None:
     fake = FakeModels(script=[Say("x")])
     async with serving(fake.answer) as url, aclosing(Client()) as client:
         settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY), thoughts=wants)
-        await Anthropic("anthropic", settings, client).complete(wanted(), lambda text: None)
+        await Anthropic("anthropic", settings, client).complete(make_request(), lambda text: None)
     asked = {"type": "adaptive", "display": "summarized"} if wants else None
     assert fake.bodies[0].get("thinking") == asked
 
@@ -139,7 +139,7 @@ async def test_effort_is_sent_if_configured() -> None:
     async with serving(fake.answer) as url, aclosing(Client()) as client:
         settings = ProviderSettings(api="anthropic", base_url=url, key=Secret(KEY))
         for thinking in (None, "low", "none"):
-            request = msgspec.structs.replace(wanted(), thinking=thinking)
+            request = msgspec.structs.replace(make_request(), thinking=thinking)
             await Anthropic("anthropic", settings, client).complete(request, lambda text: None)
     assert [one.get("output_config") for one in fake.bodies] == [None, {"effort": "low"}, None]
     assert [one.get("thinking") for one in fake.bodies] == [None, None, {"type": "disabled"}]
@@ -162,12 +162,12 @@ async def test_unknown_events_are_ignored() -> None:
 async def test_a_call_with_broken_json_keeps_the_history_valid() -> None:
     """LLM-14: the gate sees the raw text, the provider gets an object."""
     fake = FakeModels(script=[Say(calls=(("list_files", '{"path": '),)), Say("sorry")])
-    async with provider(fake) as anthropic:
-        first = await anthropic.complete(wanted(), lambda text: None)
+    async with run_provider(fake) as anthropic:
+        first = await anthropic.complete(make_request(), lambda text: None)
         [call] = first.message.calls
         assert call.arguments == '{"path": '
         results = Results((Result(call.id, "not valid JSON", failed=True),))
-        await anthropic.complete(wanted(*HI, first.message, results), lambda text: None)
+        await anthropic.complete(make_request(*HI, first.message, results), lambda text: None)
     assert fake.bodies[1]["messages"][1]["content"][0]["input"] == {"INVALID_JSON": '{"path": '}
     assert fake.bodies[1]["messages"][2]["content"] == [
         {
@@ -187,9 +187,9 @@ async def test_thinking_is_returned_unchanged() -> None:
         + [Say("done", thinking="last")]
     )
     history: list[Message] = [Human("go")]
-    async with provider(fake) as anthropic:
+    async with run_provider(fake) as anthropic:
         while True:
-            done = await anthropic.complete(wanted(*mend(history)), lambda text: None)
+            done = await anthropic.complete(make_request(*mend(history)), lambda text: None)
             history.append(done.message)
             if done.stop != "tools":
                 break
@@ -197,11 +197,11 @@ async def test_thinking_is_returned_unchanged() -> None:
             history.append(Notice("it is late"))
         stored = msgspec.json.decode(msgspec.json.encode(tuple(history)), type=tuple[Message, ...])
         fake.script = [Say("again", thinking="more")]
-        await anthropic.complete(wanted(*stored, Human("more")), lambda text: None)
+        await anthropic.complete(make_request(*stored, Human("more")), lambda text: None)
         # A changed history is detected.
         changed = (Human("other"), *stored[1:], Human("more"))
         with pytest.raises(ModelFailure) as caught:
-            await anthropic.complete(wanted(*changed), lambda text: None)
+            await anthropic.complete(make_request(*changed), lambda text: None)
         assert caught.value.fault.kind == "history"
 
 
@@ -213,8 +213,8 @@ async def test_foreign_history_is_sent_as_plain_blocks() -> None:
         msgspec.Raw(b"{}"),
     )
     answer = Results((Result("functions.ls:0", "   "),))
-    async with provider(fake := FakeModels()) as anthropic:
-        await anthropic.complete(wanted(Human("a"), foreign, answer), lambda text: None)
+    async with run_provider(fake := FakeModels()) as anthropic:
+        await anthropic.complete(make_request(Human("a"), foreign, answer), lambda text: None)
     _, assistant, user = fake.bodies[0]["messages"]
     assert assistant["content"] == [
         {"type": "text", "text": "hm"},
@@ -230,7 +230,7 @@ async def test_foreign_history_is_sent_as_plain_blocks() -> None:
 
 def test_a_request_has_cache_marks_and_no_sampling() -> None:
     body = msgspec.json.decode(
-        anthropic_at("", Client()).encode(wanted(Human("a"), Notice("b"), Human(" ")))
+        make_provider("", Client()).encode(make_request(Human("a"), Notice("b"), Human(" ")))
     )
     assert body == {
         "model": "claude-sonnet-5-5",
@@ -259,7 +259,7 @@ def test_a_request_has_cache_marks_and_no_sampling() -> None:
 
 def test_lone_surrogates_are_replaced() -> None:
     """LLM-33."""
-    body = msgspec.json.decode(anthropic_at("", Client()).encode(wanted(Human("a\ud800b"))))
+    body = msgspec.json.decode(make_provider("", Client()).encode(make_request(Human("a\ud800b"))))
     assert body["messages"][0]["content"][0]["text"] == "a\ufffdb"
 
 
@@ -290,13 +290,13 @@ async def test_a_truncated_stream_yields_no_call() -> None:
     whole = b"".join(messages_stream(step, 1, "claude-sonnet-5-5", "signature-1"))
     kinds = set()
     fake = FakeModels()
-    async with provider(fake) as anthropic:
+    async with run_provider(fake) as anthropic:
         for cut in range(0, len(whole), max(1, len(whole) // 250)):
             for end in ("close", "reset"):
                 reply = Reply(headers=SSE, pieces=(whole,), end=end, end_at=cut)
                 fake.script = [Bytes(reply)]
                 with pytest.raises(ModelFailure) as caught:
-                    await anthropic.complete(wanted(), lambda text: None)
+                    await anthropic.complete(make_request(), lambda text: None)
                 kinds.add(caught.value.fault.kind)
         assert fake.count >= 500
     assert kinds == {"cut"}
@@ -304,20 +304,20 @@ async def test_a_truncated_stream_yields_no_call() -> None:
 
 async def test_a_refused_connection_is_unreachable() -> None:
     """LLM-08."""
-    anthropic = anthropic_at("http://127.0.0.1:1", Client())
+    anthropic = make_provider("http://127.0.0.1:1", Client())
     with pytest.raises(ModelFailure) as caught:
-        await anthropic.complete(wanted(), lambda text: None)
+        await anthropic.complete(make_request(), lambda text: None)
     assert caught.value.fault.kind == "offline"
     assert "127.0.0.1" not in str(caught.value)
 
 
 async def test_a_revoked_key_is_not_shown() -> None:
     """LLM-37."""
-    async with provider(FakeModels(key="another")) as anthropic:
+    async with run_provider(FakeModels(key="another")) as anthropic:
         with pytest.raises(ModelFailure) as caught:
-            await anthropic.complete(wanted(), lambda text: None)
+            await anthropic.complete(make_request(), lambda text: None)
     assert caught.value.fault.kind == "bad_key"
-    quoting = await failing(Error(401, "authentication_error", f"no such key: {KEY}"))
+    quoting = await expect_failure(Error(401, "authentication_error", f"no such key: {KEY}"))
     assert quoting.fault.detail == "no such key: ***"
 
 
@@ -328,7 +328,9 @@ async def test_a_missing_key_differs_from_a_revoked_one() -> None:
         for address, requests in ((url, 1), ("https://api.anthropic.com", 1)):
             settings = ProviderSettings(api="anthropic", base_url=address)
             with pytest.raises(ModelFailure) as caught:
-                await Anthropic("mine", settings, client).complete(wanted(), lambda text: None)
+                await Anthropic("mine", settings, client).complete(
+                    make_request(), lambda text: None
+                )
             assert caught.value.fault.kind == "no_key"
             assert (
                 "put it into the credential mine-key, into $MINE_API_KEY"

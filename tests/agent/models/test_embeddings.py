@@ -20,7 +20,7 @@ KEY = "k" * 30
 
 
 @asynccontextmanager
-async def service(
+async def run_service(
     model: str, given: Reply, seen: list[Request] | None = None
 ) -> AsyncIterator[HttpEmbedder]:
     async def answer(request: Request) -> Reply:
@@ -45,7 +45,7 @@ def vectors(*each: Any) -> Reply:
 async def test_requests_follow_the_openai_format() -> None:
     seen: list[Request] = []
     data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
-    async with service("local/bge", reply({"data": data, "usage": {}}), seen) as embedder:
+    async with run_service("local/bge", reply({"data": data, "usage": {}}), seen) as embedder:
         found = await embedder.embed(["one\udc80", ""])
         assert (found.vectors, found.tokens) == ([[1.0, 0.0], [0.0, 1.0]], None)
     [request] = seen
@@ -70,7 +70,7 @@ async def test_requests_follow_the_openai_format() -> None:
     ],
 )
 async def test_errors_are_explained(model: str, given: Reply, why: str) -> None:
-    async with service(model, given) as embedder:
+    async with run_service(model, given) as embedder:
         with pytest.raises(EmbeddingFailed, match=why) as error:
             await embedder.embed(["one", "two"])
     assert KEY not in str(error.value)
@@ -78,7 +78,7 @@ async def test_errors_are_explained(model: str, given: Reply, why: str) -> None:
 
 async def test_a_silent_service_times_out(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0.001
-    async with service("ollama/m", Reply(end="stall", end_at=-1)) as embedder:
+    async with run_service("ollama/m", Reply(end="stall", end_at=-1)) as embedder:
         began = trio.current_time()
         with pytest.raises(EmbeddingFailed):
             await embedder.embed(["one"])

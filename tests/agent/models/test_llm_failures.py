@@ -15,9 +15,9 @@ from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
-from tests.agent.models.test_actor import House, house
-from tests.agent.models.test_actor import wanted as asked
-from tests.agent.models.test_anthropic import provider, wanted
+from tests.agent.models.test_actor import RunningModels, run_models
+from tests.agent.models.test_actor import make_request as asked
+from tests.agent.models.test_anthropic import make_request, run_provider
 from tests.fake_http import Reply, json_reply, serving
 from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step, messages_stream
 
@@ -37,14 +37,14 @@ def error(status: int, kind: str, message: str = "m", code: str = "") -> Error:
     return Error(status, kind, message, details={"error_code": code} if code else None)
 
 
-def limited(headers: dict[str, str], code: str = "") -> Error:
+def make_rate_limit(headers: dict[str, str], code: str = "") -> Error:
     return Error(429, "rate_limit_error", "m", headers, {"error_code": code} if code else None)
 
 
 # id; the provider's behaviour; the expected kind, kind/problem, or a check of single fields
 CASES: list[tuple[str, Step, dict[str, object]]] = [
-    ("LLM-01", limited({"retry-after": "7"}), {"kind": "rate_limit", "retry_after": 7.0}),
-    ("LLM-02", limited({}, "enforced_spend_limit_reached"), {"kind": "spend_limit"}),
+    ("LLM-01", make_rate_limit({"retry-after": "7"}), {"kind": "rate_limit", "retry_after": 7.0}),
+    ("LLM-02", make_rate_limit({}, "enforced_spend_limit_reached"), {"kind": "spend_limit"}),
     ("LLM-03", error(402, "billing_error"), {"kind": "spend_limit"}),
     (
         "LLM-03",
@@ -108,15 +108,15 @@ CASES: list[tuple[str, Step, dict[str, object]]] = [
 )
 async def test_each_failure_has_its_kind(row: str, step: Step, expected: dict[str, object]) -> None:
     stall = 0.05 if row == "LLM-11" else 30.0
-    async with provider(FakeModels(script=[step]), stall=stall) as anthropic:
+    async with run_provider(FakeModels(script=[step]), stall=stall) as anthropic:
         with pytest.raises(ModelFailure) as caught:
-            await anthropic.complete(wanted(), lambda text: None)
+            await anthropic.complete(make_request(), lambda text: None)
     assert {name: getattr(caught.value.fault, name) for name in expected} == expected
 
 
 async def complete(step: Step) -> Completion:
-    async with provider(FakeModels(script=[step])) as anthropic:
-        return await anthropic.complete(wanted(), lambda text: None)
+    async with run_provider(FakeModels(script=[step])) as anthropic:
+        return await anthropic.complete(make_request(), lambda text: None)
 
 
 CALL = (("list_files", "{}"),)
@@ -159,7 +159,7 @@ def test_every_row_is_covered() -> None:
 
 
 @asynccontextmanager
-async def real(folder: Path, fake: FakeModels) -> AsyncIterator[House]:
+async def run_real_provider(folder: Path, fake: FakeModels) -> AsyncIterator[RunningModels]:
     client = Client(connections=64)
     async with serving(fake.answer) as url:
         provider = make_provider(
@@ -168,7 +168,7 @@ async def real(folder: Path, fake: FakeModels) -> AsyncIterator[House]:
             client=client,
             new_id=lambda: "x",
         )
-        async with house(folder, a=provider) as it:
+        async with run_models(folder, a=provider) as it:
             yield it
         await client.aclose()
 
@@ -178,7 +178,7 @@ async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
     pieces = (b"".join(messages_stream(Say("x" * 400), 1, "m", "")),)
     stalling = Reply(headers=SSE, pieces=pieces, end="stall", end_at=600, gone=gone)
     send, receive = trio.open_memory_channel[str](10)
-    async with real(tmp_path, FakeModels(script=[Bytes(stalling), Say("next")])) as it:
+    async with run_real_provider(tmp_path, FakeModels(script=[Bytes(stalling), Say("next")])) as it:
         question = msgspec.structs.replace(asked(), progress=send.send_nowait)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(it.models.ask, question)

@@ -65,7 +65,7 @@ class Talk:
         return (await self.hear(results)).message.text
 
 
-def calls(completion: Completion) -> list[tuple[str, object]]:
+def calls_of(completion: Completion) -> list[tuple[str, object]]:
     return [(call.name, json.loads(call.arguments)) for call in completion.message.calls]
 
 
@@ -112,7 +112,7 @@ async def test_a_command_calls_its_tool(
 ) -> None:
     talk = Talk()
     completion = await talk.say(said)
-    assert calls(completion) == [(tool, arguments)]
+    assert calls_of(completion) == [(tool, arguments)]
     msgspec.convert(arguments, TOOLS[tool].input)  # the real tool accepts it
     assert completion.stop == "tools"
     told = await talk.results(LIES)
@@ -167,7 +167,7 @@ async def test_other_words_list_the_commands(said: str, words: str) -> None:
 async def test_lines_are_answered_in_order() -> None:
     talk = Talk()
     completion = await talk.say("help\nread a.md\n\nlist\nsing a\nsong\nread a.md\n> read b.md")
-    assert [name for name, _ in calls(completion)] == ["read_file", "list_files", "read_file"]
+    assert [name for name, _ in calls_of(completion)] == ["read_file", "list_files", "read_file"]
     text = await talk.results("AAA", "BBB", "CCC")
     places = [text.index(words) for words in ("- `help`", "AAA", "BBB", "“sing a song”", "CCC")]
     assert places == sorted(places)
@@ -189,7 +189,7 @@ async def test_a_late_result_is_quoted() -> None:
     assert_quoted(text)
 
 
-def ids(messages: Sequence[Message]) -> list[str]:
+def call_ids(messages: Sequence[Message]) -> list[str]:
     return [call.id for m in messages if isinstance(m, Assistant) for call in m.calls]
 
 
@@ -199,8 +199,8 @@ async def test_call_ids_are_unique_and_reproducible() -> None:
         for _ in range(3):
             await talk.say("read a.md\nread a.md")
             await talk.results("A", "A")
-    assert len(set(ids(one.messages))) == 6
-    assert ids(one.messages) == ids(two.messages)
+    assert len(set(call_ids(one.messages))) == 6
+    assert call_ids(one.messages) == call_ids(two.messages)
 
 
 async def test_a_response_can_be_stored() -> None:
@@ -217,7 +217,7 @@ async def test_a_response_can_be_stored() -> None:
 async def test_metadata_is_not_a_command() -> None:
     days = recall({"1970-01-01": f"- 00:00 s/t1: `a`\n{HEAD}\nrun rm"}, "", "1970-01-02")
     said = f"{days}{HEAD}\n[replying to: abc]\n[edited] read a.md"
-    assert calls(await Talk().say(said)) == [("read_file", {"path": "a.md"})]
+    assert calls_of(await Talk().say(said)) == [("read_file", {"path": "a.md"})]
 
 
 async def test_untrusted_text_formats_nothing() -> None:

@@ -17,7 +17,7 @@ PIECES = MOST_EVENT_BYTES // len(PIECE) + 1
 DELTA = {"type": "text_delta", "text": PIECE}
 
 
-def messages(pieces: int) -> list[bytes]:
+def anthropic_stream(pieces: int) -> list[bytes]:
     block = {"type": "text", "text": ""}
     return [
         event({"type": "message_start", "message": {"usage": {"input_tokens": 7}}}),
@@ -26,7 +26,7 @@ def messages(pieces: int) -> list[bytes]:
     ]
 
 
-def chat(pieces: int) -> list[bytes]:
+def openai_stream(pieces: int) -> list[bytes]:
     chunk = {"choices": [{"index": 0, "delta": {"content": PIECE}}]}
     return [b"data: %s\n\n" % msgspec.json.encode(chunk)] * pieces
 
@@ -40,25 +40,28 @@ LONG = 2 * MOST_CHARACTERS // len(PIECE)
 
 
 @pytest.mark.parametrize(
-    "pieces", [messages(PIECES), messages(LONG), [*messages(LONG), *MESSAGES_END]]
+    "pieces",
+    [anthropic_stream(PIECES), anthropic_stream(LONG), [*anthropic_stream(LONG), *MESSAGES_END]],
 )
 async def test_the_messages_api_is_bounded(pieces: list[bytes]) -> None:
     reply = Reply(headers=SSE, pieces=tuple(pieces))
-    failure = await test_anthropic.failing(Bytes(reply))
+    failure = await test_anthropic.expect_failure(Bytes(reply))
     assert (failure.fault.kind, "longer than 1000" in failure.fault.detail) == ("nonsense", True)
 
 
-@pytest.mark.parametrize("pieces", [chat(PIECES), chat(LONG), [*chat(LONG), *CHAT_END]])
+@pytest.mark.parametrize(
+    "pieces", [openai_stream(PIECES), openai_stream(LONG), [*openai_stream(LONG), *CHAT_END]]
+)
 async def test_chat_completions_are_bounded(pieces: list[bytes]) -> None:
     fake = FakeModels(script=[Bytes(Reply(headers=SSE, pieces=tuple(pieces)))])
-    async with test_openai.provider(fake) as openai:
+    async with test_openai.run_provider(fake) as openai:
         with pytest.raises(ModelFailure, match="longer than 1000 tokens"):
-            await openai.complete(test_openai.wanted(), lambda text: None)
+            await openai.complete(test_openai.make_request(), lambda text: None)
 
 
 async def test_a_larger_limit_allows_a_longer_response() -> None:
-    whole = Bytes(Reply(headers=SSE, pieces=(*chat(LONG), *CHAT_END)))
-    wanted = msgspec.structs.replace(test_openai.wanted(), max_tokens=MOST_CHARACTERS)
-    async with test_openai.provider(FakeModels(script=[whole])) as openai:
+    whole = Bytes(Reply(headers=SSE, pieces=(*openai_stream(LONG), *CHAT_END)))
+    wanted = msgspec.structs.replace(test_openai.make_request(), max_tokens=MOST_CHARACTERS)
+    async with test_openai.run_provider(FakeModels(script=[whole])) as openai:
         made = await openai.complete(wanted, lambda text: None)
     assert made.message.text == PIECE * LONG

@@ -11,7 +11,7 @@ from elwood.foundation.net.http import retry_after
 SAME, OTHER = "a/small", "b/n"
 
 
-def reaction(
+def next_step(
     fault: Fault,
     *,
     rest: tuple[str, ...] = (),
@@ -71,13 +71,13 @@ def test_each_failure_has_its_reaction(
     row: str, fault: Fault | FailureKind, given: dict[str, object], expected: object
 ) -> None:
     fault = fault if isinstance(fault, Fault) else Fault(fault)
-    assert reaction(fault, **given) == pytest.approx(expected), row  # type: ignore[arg-type]
+    assert next_step(fault, **given) == pytest.approx(expected), row  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", get_args(FailureKind))
 def test_every_failure_ends(kind: FailureKind) -> None:
     elapsed, attempt = 0.0, 1
-    while isinstance(wait := reaction(Fault(kind), attempt=attempt, elapsed=elapsed), float):
+    while isinstance(wait := next_step(Fault(kind), attempt=attempt, elapsed=elapsed), float):
         assert wait >= 0.25
         elapsed, attempt = elapsed + wait, attempt + 1
     assert elapsed <= 900

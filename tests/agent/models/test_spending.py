@@ -55,7 +55,7 @@ def entry(
     return Charged(session=session, model="anthropic/m", day=day, input=n, usd=usd, job=job)
 
 
-def folded(*entries: Charged) -> Ledger:
+def make_ledger(*entries: Charged) -> Ledger:
     ledger = Ledger()
     for seq, each in enumerate(entries, 1):
         ledger.apply(seq, 0.0, each)
@@ -92,14 +92,14 @@ def folded(*entries: Charged) -> Ledger:
 def test_limits_are_hard_and_name_their_reset(limits: Limits, zone: str, why: str | None) -> None:
     """LLM-42: 200 tokens of this session, 400 of the day, 500 of the month."""
     others = (entry("other"), entry("other"))
-    ledger = folded(entry(), entry(), entry(day="2026-11-20"), *others)
+    ledger = make_ledger(entry(), entry(), entry(day="2026-11-20"), *others)
     verdict = limit_reached(limits, ledger, Caller("s"), NOON, zone)
     assert (verdict is None) == (why is None)
     assert (why or "") in (verdict or "")
 
 
 def test_spending_is_summed_by_each_key() -> None:
-    ledger = folded(
+    ledger = make_ledger(
         entry(day="2026-10-31", job="old"),
         entry(day="2026-11-20"),
         entry(day="2026-11-20", job="news"),
@@ -120,24 +120,26 @@ def test_spending_is_summed_by_each_key() -> None:
 
 
 def test_a_dollar_budget_bounds_an_unpriced_model() -> None:
-    ledger = folded(Charged("one", "openai/m", TODAY, input=100, job="news"))
+    ledger = make_ledger(Charged("one", "openai/m", TODAY, input=100, job="news"))
     few = Limits(job_tokens=100)
     assert limit_reached(few, ledger, Caller("one", "news", Budget(usd=5)), NOON) is not None
     assert limit_reached(few, ledger, Caller("one", "news", Budget(101)), NOON) is None
 
 
 def test_a_clock_set_back_keeps_the_budget() -> None:
-    ledger = folded(entry(job="news"), entry(day="2026-11-22", job="news"), entry(job="news"))
+    ledger = make_ledger(entry(job="news"), entry(day="2026-11-22", job="news"), entry(job="news"))
     assert ledger.tally(Account("job", TODAY, "news")).tokens == 200
     assert ledger.tally(Account("job", "2026-11-22", "news")).tokens == 100
 
 
 def test_the_ledger_is_bounded() -> None:
-    ledger = folded(*(entry(f"s{n}") for n in range(MAX_SESSIONS)), entry("s0"), entry("new"))
+    ledger = make_ledger(*(entry(f"s{n}") for n in range(MAX_SESSIONS)), entry("s0"), entry("new"))
     assert len(ledger.sessions) == MAX_SESSIONS
     assert "s1" not in ledger.sessions
     assert ledger.sessions["s0"].tokens == 200
-    ledger = folded(*(entry(job=f"j{n}") for n in range(MAX_JOBS)), entry(job="j0"), entry(job="x"))
+    ledger = make_ledger(
+        *(entry(job=f"j{n}") for n in range(MAX_JOBS)), entry(job="j0"), entry(job="x")
+    )
     jobs = ledger.jobs[TODAY]
     assert (len(jobs), "j1" in jobs, jobs["j0"].tokens) == (MAX_JOBS, False, 200)
     days = [f"2027-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29)]
@@ -174,7 +176,7 @@ def test_an_unknown_entry_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_a_warning_is_sent_once_at_its_threshold(
     share: float, before: int, more: int, told: int
 ) -> None:
-    limits, ledger = Limits(day_tokens=100, warn=share), folded(entry(n=before))
+    limits, ledger = Limits(day_tokens=100, warn=share), make_ledger(entry(n=before))
     assert len(warnings(limits, ledger, [(entry(n=more), None)], "UTC")) == told
 
 
@@ -238,23 +240,23 @@ def test_a_conversation_limit_does_not_stop_a_job() -> None:
 
 def test_small_costs_share_one_line() -> None:
     sums = (Charged(f"tg-{n}", "a/m", TODAY, input=1, usd=n * 1.0) for n in range(TOP + 3))
-    listed = in_list(spent(folded(*sums), "tg-0", NOON), Limits())
+    listed = in_list(spent(make_ledger(*sums), "tg-0", NOON), Limits())
     assert f"- tg-{TOP + 2}: 1 tokens, ${TOP + 2}.00" in listed
     assert "tg-2:" not in listed
     assert "- and 2 more: 2 tokens, $3.00" in listed
 
 
 def test_unknown_prices_are_shown() -> None:
-    known = folded(entry())
+    known = make_ledger(entry())
     assert "known" not in in_list(spent(known, "s", NOON), Limits())
-    ledger = folded(Charged("s", "a/m", TODAY, input=4000, estimated=True))
+    ledger = make_ledger(Charged("s", "a/m", TODAY, input=4000, estimated=True))
     listed = in_list(spent(ledger, "s", NOON), Limits())
     assert "The price of 4,000 tokens of this month is not known" in listed
     assert "estimated" in listed
 
 
 def test_a_name_formats_nothing() -> None:
-    ledger = folded(entry(job="*a*\n# `b`"))
+    ledger = make_ledger(entry(job="*a*\n# `b`"))
     rich = to_entities(in_list(spent(ledger, "s", NOON), Limits()))
     assert "*a* # `b`: 100 tokens" in rich.text
     assert not rich.entities

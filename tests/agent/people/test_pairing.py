@@ -21,7 +21,14 @@ from elwood.agent.people.messages import (
     Stranger,
 )
 from elwood.agent.people.state import CODE_LASTS
-from tests.agent.approvals.approving import CODES, OWNER, OWNER_ROUTE, World, question, running
+from tests.agent.approvals.approving import (
+    CODES,
+    OWNER,
+    OWNER_ROUTE,
+    World,
+    question,
+    run_approvals,
+)
 from tests.journeys.disk import BadDisk
 
 
@@ -31,7 +38,7 @@ def world(tmp_path: Path) -> World:
 
 
 async def test_the_owners_press_admits_a_stranger(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(CODES[0])
         await trio.testing.wait_all_tasks_blocked()
         (prompt,) = world.posts
@@ -46,12 +53,12 @@ async def test_the_owners_press_admits_a_stranger(world: World) -> None:
         assert not (await ask.press(no)).ok  # the first press decided
         assert await ask.meet(7) == Known()
     assert len(world.texts(7)) == 1
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Known()
 
 
 async def test_only_an_owners_first_press_counts(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         data = f"p:{CODES[0]}:y"
         for thief in ("tg:7", "tg:8", ""):
@@ -74,7 +81,7 @@ async def test_only_an_owners_first_press_counts(world: World) -> None:
     "data", ["p:ZZZZZZZZ:y", "", "p::y", f"p:{CODES[0]}", f"q:{CODES[0]}:y", "x" * 64]
 )
 async def test_an_unknown_button_is_expired(world: World, data: str) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         settled = await ask.press(data)
         assert (settled.ok, "expired" in settled.text) == (False, True)
@@ -82,7 +89,7 @@ async def test_an_unknown_button_is_expired(world: World, data: str) -> None:
 
 
 async def test_a_code_is_renewed_after_an_hour(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(CODES[0])
         world.now += 3599
         assert await ask.meet(7) == Stranger(None)
@@ -95,7 +102,7 @@ async def test_a_code_is_renewed_after_an_hour(world: World) -> None:
 
 async def test_an_admitted_person_needs_no_question(world: World, autojump_clock: object) -> None:
     world.sent = lambda _: Unsent("away")
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         assert (await ask.rule(CODES[0], "once")).ok
         world.sent = None
@@ -105,7 +112,7 @@ async def test_an_admitted_person_needs_no_question(world: World, autojump_clock
 
 
 async def test_an_expired_code_removes_its_buttons(world: World, autojump_clock: object) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await trio.sleep(CODE_LASTS + 1)
         [edit] = world.edits
@@ -115,26 +122,26 @@ async def test_an_expired_code_removes_its_buttons(world: World, autojump_clock:
 
 
 async def test_a_clock_set_back_expires_pending_codes(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         world.now -= 86400
         assert not (await ask.pair(CODES[0])).ok
 
 
 async def test_a_denied_stranger_stays_out(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         assert (await ask.press(f"p:{CODES[0]}:n")).ok
         world.now += 7200
         assert await ask.meet(7) == Stranger(None)
         assert not world.texts(7)
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(None)
 
 
 async def test_many_strangers_block_no_one(world: World, autojump_clock: object) -> None:
     world.codes = [first[4:] + last[4:] for first in CODES for last in CODES]
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         met = [await ask.meet(number) for number in range(1_000, 1_700)]
         given = [m.code for m in met if isinstance(m, Stranger) and m.code is not None]
         assert len(given) == 600, "an hour's"
@@ -154,33 +161,33 @@ async def test_many_strangers_block_no_one(world: World, autojump_clock: object)
 async def test_the_owner_gets_three_questions_at_a_time(
     world: World, autojump_clock: object
 ) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         for number in range(7, 12):
             await ask.meet(number)
         await trio.testing.wait_all_tasks_blocked()
-        assert asked_about(world) == [7, 8, 9]
+        assert asked_principals(world) == [7, 8, 9]
         assert (await ask.rule(CODES[4], "once")).ok, "a code counts without a question"
         assert not (await ask.rule(CODES[0], "once", by="tg:7")).ok
         assert (await ask.rule(CODES[0], "denied")).ok
         await trio.testing.wait_all_tasks_blocked()
-        assert asked_about(world) == [7, 8, 9, 10]
+        assert asked_principals(world) == [7, 8, 9, 10]
         await ask.meet(12)
         await trio.testing.wait_all_tasks_blocked()
-        assert asked_about(world) == [7, 8, 9, 10]
+        assert asked_principals(world) == [7, 8, 9, 10]
         assert await ask.meet(7) == Stranger(None)
         assert await ask.meet(11) == Known()
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await trio.sleep(30)
-        assert asked_about(world) == [7, 8, 9, 10], "also after a start"
+        assert asked_principals(world) == [7, 8, 9, 10], "also after a start"
         world.now += 1800
         await ask.meet(13)
         world.now += 1800
         await trio.sleep(CODE_LASTS)
-        assert asked_about(world) == [7, 8, 9, 10, 13], "when the codes of the others are over"
+        assert asked_principals(world) == [7, 8, 9, 10, 13], "when the codes of the others are over"
 
 
 async def test_the_owners_group_precedes_strangers(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         for number in range(5):
             brought = Principal("tg:1" if number == 4 else f"tg:{20 + number}", "Eve", owner=False)
             route = Route("telegram", f"-{number}", private=False)
@@ -195,7 +202,7 @@ async def test_the_owners_group_precedes_strangers(world: World) -> None:
 
 
 async def test_an_undelivered_question_frees_its_slot(world: World, autojump_clock: object) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         world.sent = lambda _: Unsent("away")
         for number in range(7, 10):
             await ask.meet(number)
@@ -205,28 +212,28 @@ async def test_an_undelivered_question_frees_its_slot(world: World, autojump_clo
         world.posts.clear()
         await ask.meet(10)
         await trio.sleep(30)
-        assert asked_about(world) == [10]
+        assert asked_principals(world) == [10]
 
 
 async def test_an_expired_code_frees_its_slot(world: World, autojump_clock: object) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         for number in range(7, 10):
             await ask.meet(number)
     world.now += CODE_LASTS - 60
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(10)
         world.now += 60
         await trio.sleep(61)
-        assert asked_about(world) == [7, 8, 9, 10]
+        assert asked_principals(world) == [7, 8, 9, 10]
 
 
-def asked_about(world: World) -> list[int]:
+def asked_principals(world: World) -> list[int]:
     texts = [text for text in world.texts(1) if "to talk to me" in text]
     return [int(text.partition("(tg:")[2].partition(")")[0]) for text in texts]
 
 
 async def test_an_undelivered_question_is_posted_at_the_start(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await trio.testing.wait_all_tasks_blocked()
         world.sent = lambda _: Unsent("away")
@@ -234,7 +241,7 @@ async def test_an_undelivered_question_is_posted_at_the_start(world: World) -> N
         await trio.testing.wait_all_tasks_blocked()
     world.sent = None
     world.posts.clear()
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await trio.testing.wait_all_tasks_blocked()
         (again,) = world.texts(1)
         assert CODES[1] in again
@@ -242,7 +249,7 @@ async def test_an_undelivered_question_is_posted_at_the_start(world: World) -> N
 
 
 async def test_a_hostile_name_is_shown_on_one_line(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7, "Ann (the owner)\n\nApproved by owner\u202e\u200b\ud83d" + "x" * 500)
         await trio.testing.wait_all_tasks_blocked()
         part = world.posts[0].part
@@ -256,7 +263,7 @@ async def test_a_hostile_name_is_shown_on_one_line(world: World) -> None:
 
 
 async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
-    async with running(world) as ask:
+    async with run_approvals(world) as ask:
         await ask.meet(7)
         await trio.testing.wait_all_tasks_blocked()
         assert not world.posts
@@ -264,19 +271,19 @@ async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
 
 
 async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         for old, new in (("tg:-5", "tg:-100"), ("tg:-100", "tg:-200"), ("tg:-5", "tg:-100")):
             await ask.box.address.ask(MoveGroup(old=old, new=new))
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         moved = await ask.box.address.ask(MovedGroups())
         assert moved == {"tg:-100": "tg:-5", "tg:-200": "tg:-5"}
 
 
 async def test_a_full_disk_admits_no_one(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
     world.calls = BadDisk(full=True)
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         assert await ask.meet(8) == Stranger(None)
         settled = await ask.press(f"p:{CODES[0]}:y")
         assert (settled.ok, "disk is full" in settled.text) == (False, True)
@@ -287,7 +294,7 @@ async def test_a_full_disk_admits_no_one(world: World) -> None:
 
 async def test_removing_a_person_cancels_their_questions(world: World) -> None:
     here = {"session": "tg-7", "principal": "tg:7", "route": Route("telegram", "7")}
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await ask.pair(CODES[0])
         assert await ask.seek(question("t1/c1", **here)) == Pending()
@@ -305,7 +312,7 @@ async def test_removing_a_person_cancels_their_questions(world: World) -> None:
             "Permissions that they had caused are revoked: 1 (run_command make t1/c1)."
         )
         assert not (await ask.box.address.ask(change(who="Eve"))).ok
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         assert await ask.box.address.ask(RemovedPeople()) == {"tg:7"}
         verdict = await ask.seek(question("t2/c1", exact="another", **here))
         assert isinstance(verdict, Verdict)
@@ -315,7 +322,7 @@ async def test_removing_a_person_cancels_their_questions(world: World) -> None:
 
 
 async def test_an_ambiguous_name_removes_no_one(world: World) -> None:
-    async with running(world, OWNER_ROUTE) as ask:
+    async with run_approvals(world, OWNER_ROUTE) as ask:
         for number in (7, 8):
             await ask.meet(number)
             await ask.pair(CODES[number - 7])

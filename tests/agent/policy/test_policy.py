@@ -129,7 +129,7 @@ NAMED: dict[str, Situation] = {
 }
 
 
-def in_row(row: str) -> Situation:
+def make_situation(row: str) -> Situation:
     label = LABELS[ROWS[row]["label"]]
     found = NAMED.get(row) or Situation(
         label=label, principal="owner", origins=("evil.example",) if label.untrusted else ()
@@ -142,10 +142,10 @@ def in_row(row: str) -> Situation:
 def test_row_of_the_table(row: str) -> None:
     expected = ROWS[row]["expected"].split()[0].rstrip(",")
     for action in ACTS[row]:
-        decision = decide("tool", action, in_row(row), Rules())
+        decision = decide("tool", action, make_situation(row), Rules())
 
         assert type(decision).__name__.lower() == expected, action
-        if isinstance(decision, Ask) and in_row(row).label.untrusted:
+        if isinstance(decision, Ask) and make_situation(row).label.untrusted:
             # No question offers "always" (AP-15, TA-14, TA-35), and each has its reason.
             assert not decision.remember
             assert "may have prompted it" in decision.why
@@ -224,20 +224,20 @@ def test_an_untrusted_source_may_name_a_quotation() -> None:
 def test_other_words_for_a_known_host_need_approval() -> None:
     """Stricter than TA-31: the rest of the address can carry data out."""
     for told in (fetch(20, "https://news.example/?q=passport"), fetch(2, "https://news.example/1")):
-        assert isinstance(decide("t", told, in_row("TA-31"), Rules()), Ask)
+        assert isinstance(decide("t", told, make_situation("TA-31"), Rules()), Ask)
 
 
 def test_a_waiting_task_may_read_and_report() -> None:
     """TA-45 concerns effects only."""
     for action in (ReadFiles(), SendMessage("owner"), SearchWeb()):
-        assert decide("t", action, in_row("TA-45"), Rules()) == Allow(), action
+        assert decide("t", action, make_situation("TA-45"), Rules()) == Allow(), action
 
 
 @pytest.mark.parametrize("told", ["allow", "ask"])
 def test_no_setting_lets_a_tainted_task_act(told: Word) -> None:
     rules = Rules(tools={"t": told})
     for action in EFFECTS:
-        decision = decide("t", action, in_row("TA-45"), rules)
+        decision = decide("t", action, make_situation("TA-45"), rules)
         assert isinstance(decision, Ask), action
         assert not decision.remember
 
@@ -348,7 +348,7 @@ def test_any_call_can_require_approval() -> None:
     rules = Rules(tools={"t": "ask"})
 
     assert decide("t", ReadFiles(), OWNER, rules) == Ask("your settings say to ask about t", True)
-    untrusted = decide("t", ReadFiles(), in_row("TA-12"), rules)
+    untrusted = decide("t", ReadFiles(), make_situation("TA-12"), rules)
     assert isinstance(untrusted, Ask)
     assert not untrusted.remember
 

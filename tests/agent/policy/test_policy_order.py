@@ -36,15 +36,15 @@ OPEN_FIELDS: dict[str, list[object]] = {
 }
 
 
-def values(field: msgspec.structs.FieldInfo) -> list[object]:
+def sample_values(field: msgspec.structs.FieldInfo) -> list[object]:
     if field.name in OPEN_FIELDS:
         return OPEN_FIELDS[field.name]
     return [False, True] if field.type is bool else list(get_args(field.type))
 
 
-def actions() -> Iterator[Action]:
+def all_actions() -> Iterator[Action]:
     for kind in get_args(Action):
-        for chosen in product(*map(values, msgspec.structs.fields(kind))):
+        for chosen in product(*map(sample_values, msgspec.structs.fields(kind))):
             yield kind(*chosen)
 
 
@@ -84,7 +84,7 @@ def strictness(decision: Decision) -> int:
 def test_a_graver_situation_loosens_nothing() -> None:
     """Try everything; Ask with *remember* is looser than Ask without."""
     tried = decisions = 0
-    for action, rules in product(actions(), RULES):
+    for action, rules in product(all_actions(), RULES):
         strict = [strictness(decide("t", action, each, rules)) for each in SITUATIONS]
         assert not [(action, rules, SITUATIONS[i]) for i, j in PAIRS if strict[i] > strict[j]]
         decisions += len(strict)
@@ -94,7 +94,7 @@ def test_a_graver_situation_loosens_nothing() -> None:
 
 
 def test_a_label_loosens_nothing() -> None:
-    for action, situation, rules in product(actions(), SITUATIONS, RULES):
+    for action, situation, rules in product(all_actions(), SITUATIONS, RULES):
         match action:
             case FetchUrl(quotes=None) | SearchWeb(None) | CallRemote(quotes=None) | Schedule(None):
                 steps = [
@@ -107,13 +107,13 @@ def test_a_label_loosens_nothing() -> None:
 
 
 def test_every_kind_of_action_is_covered() -> None:
-    assert {type(action) for action in actions()} == set(get_args(Action))
-    assert len([a for a in actions() if isinstance(a, FetchUrl)]) == 144
+    assert {type(action) for action in all_actions()} == set(get_args(Action))
+    assert len([a for a in all_actions() if isinstance(a, FetchUrl)]) == 144
 
 
 def test_settings_are_ordered() -> None:
     order = [RULES[1 + get_args(Word).index(word)] for word in ("allow", "ask", "deny")]
-    for action, situation in product(actions(), SITUATIONS):
+    for action, situation in product(all_actions(), SITUATIONS):
         base = decide("t", action, situation, Rules())
         allow, ask, deny = (decide("t", action, situation, rules) for rules in order)
 

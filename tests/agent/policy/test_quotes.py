@@ -22,7 +22,7 @@ WIDE = {ord(char): ord(char) - 0x21 + 0xFF01 for char in ascii_letters}
 NOTES = "Dear diary, my passport has the number C01X00T47 and Zoë's café is closed.\n"
 
 
-def quotes(text: str, private: Iterable[str]) -> bool:
+def is_quotation(text: str, private: Iterable[str]) -> bool:
     outgoing = OutgoingText(text)
     return outgoing.is_too_long or any(map(outgoing.find_shared_runs, private))
 
@@ -42,24 +42,24 @@ def quotes(text: str, private: Iterable[str]) -> bool:
     ],
 )
 def test_a_quotation_is_found(text: str) -> None:
-    assert quotes(text, ["something else", NOTES])
+    assert is_quotation(text, ["something else", NOTES])
 
 
 @pytest.mark.parametrize(
     "text", ["", "passport", "weather in Berlin", "my passport h", "c01x00t47"]
 )
 def test_common_and_short_texts_are_no_quotations(text: str) -> None:
-    assert not quotes(text, ["something else", NOTES, ""])
+    assert not is_quotation(text, ["something else", NOTES, ""])
 
 
 def test_two_adjacent_words_are_no_quotation() -> None:
-    assert not quotes("abcdefghijkl", ["abcdef", "ghijkl"])
+    assert not is_quotation("abcdefghijkl", ["abcdef", "ghijkl"])
 
 
 def test_an_oversized_text_counts_as_a_quotation() -> None:
-    assert quotes("x" * (MAX_TEXT + 1), [])
-    assert not quotes("x" * MAX_TEXT, [])
-    assert quotes("\ufdfa" * (MAX_TEXT // 2), [])  # one character that expands to eighteen
+    assert is_quotation("x" * (MAX_TEXT + 1), [])
+    assert not is_quotation("x" * MAX_TEXT, [])
+    assert is_quotation("\ufdfa" * (MAX_TEXT // 2), [])  # one character that expands to eighteen
 
 
 @given(st.text("ab ", max_size=40), st.text("ab ", max_size=40))
@@ -108,19 +108,19 @@ def test_only_short_common_words_are_known() -> None:
     assert runs_of_words(text) == {"documentatio", "ocumentation"}
 
 
-def hostile(size: int) -> tuple[str, list[str]]:
+def make_hostile_texts(size: int) -> tuple[str, list[str]]:
     return "a" * 2000, ["a" * 11 + "b"] * (size // 12)
 
 
-def marks(size: int) -> tuple[str, list[str]]:
+def make_combining_marks(size: int) -> tuple[str, list[str]]:
     return "x" * 20, ["\u0301\u0316" * (size // 2)]
 
 
-@pytest.mark.parametrize("shape", [hostile, marks])
+@pytest.mark.parametrize("shape", [make_hostile_texts, make_combining_marks])
 def test_memory_is_linear_in_the_texts(shape: Callable[[int], tuple[str, list[str]]]) -> None:
     text, private = shape(160_000)
     tracemalloc.start()
-    quotes(text, private)
+    is_quotation(text, private)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 * 160_000

@@ -123,7 +123,7 @@ class MemoryLog(SessionLog):
             self.recorded(entry)
 
 
-def gate_for(
+def make_gate(
     log: SessionLog,
     tools: Sequence[Tool],
     *,

@@ -63,7 +63,7 @@ from tests.agent.session.gates import Approver, Typed
 from tests.agent.session.scripted import Effects, answer
 from tests.reminders import TOLD_AGAIN
 
-H = TypeVar("H", bound="House")
+H = TypeVar("H", bound="Process")
 ME = Principal("me", "Me", owner=True)
 ROUTE = Route("chat")
 # The tools of tests need no approval, unless the test is about approvals.
@@ -96,17 +96,17 @@ class World:
         # The tools that need no approval.
         self.free: tuple[str, ...] = FREE
         # The extensions of features.
-        self.extend: Callable[[House], Sequence[Callable[[SessionLog], SessionExtension]]] = (
-            lambda house: ()
+        self.extend: Callable[[Process], Sequence[Callable[[SessionLog], SessionExtension]]] = (
+            lambda process: ()
         )
-        self.commands: Callable[[House], Sequence[SlashCommand]] = lambda house: ()
+        self.commands: Callable[[Process], Sequence[SlashCommand]] = lambda process: ()
         self.admission = Admission()
         self.blocking: Blocking = inline
         self.redactor = Redactor([Secret("hunter2")])
         # Unix time. It continues over restarts, and Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
-        self.before_post: Callable[[Post], Awaitable[None]] = nothing
-        self.after_post: Callable[[Post], Awaitable[None]] = nothing
+        self.before_post: Callable[[Post], Awaitable[None]] = do_nothing
+        self.after_post: Callable[[Post], Awaitable[None]] = do_nothing
 
     @property
     def said(self) -> list[str]:
@@ -114,7 +114,7 @@ class World:
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
 
 
-async def nothing(post: Post) -> None:
+async def do_nothing(post: Post) -> None:
     """Do nothing before a message is sent."""
 
 
@@ -132,7 +132,7 @@ async def echo(request: Complete) -> Completed:
     return answer("re: " + " | ".join(reversed(words)))
 
 
-class House:
+class Process:
     """One process with its sessions. It runs until the scope ends."""
 
     def __init__(self, world: World) -> None:
@@ -284,15 +284,15 @@ class House:
 
 
 @asynccontextmanager
-async def house(world: World) -> AsyncIterator[House]:
-    """Run a house; leaving the block is SIGTERM."""
-    async with living(House(world)) as one:
+async def run_process(world: World) -> AsyncIterator[Process]:
+    """Run a process; leaving the block sends SIGTERM."""
+    async with keep_running(Process(world)) as one:
         yield one
 
 
 @asynccontextmanager
-async def living(one: H) -> AsyncIterator[H]:
-    """Run *one*; leaving the block is SIGTERM."""
+async def keep_running(one: H) -> AsyncIterator[H]:
+    """Run *one*; leaving the block sends SIGTERM."""
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:

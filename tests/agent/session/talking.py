@@ -24,7 +24,7 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, ContextLimits
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
-from tests.agent.session.gates import FREE, Approver, MemoryLog, gate_for
+from tests.agent.session.gates import FREE, Approver, MemoryLog, make_gate
 from tests.agent.session.scripted import Named
 
 ROUTE = Route("console")
@@ -133,7 +133,7 @@ class Talk(MemoryLog):
             prompt=self.prompt,
             max_tokens=1000,
             settings=self.settings,
-            gate=gate_for(self, (NOTE, PAY), approver=self._approver, rules=RULES, wait=0.0),
+            gate=make_gate(self, (NOTE, PAY), approver=self._approver, rules=RULES, wait=0.0),
             ask=self.think,
             clock=OwnerClock(lambda: 0.0),
         )

@@ -48,7 +48,7 @@ from elwood.foundation.runtime import (
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of
-from tests.agent.session.scene import ROUTE, House, World, echo, house, living
+from tests.agent.session.scene import ROUTE, Process, World, echo, keep_running, run_process
 from tests.agent.session.scripted import answer, call
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
-async def write(world: World, *entries: Entry) -> None:
+async def write_log(world: World, *entries: Entry) -> None:
     """Write *entries* to the log of a session that is woken at the start."""
     journal: Journal[Entry, Session] = Journal(
         world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
@@ -72,18 +72,18 @@ async def write(world: World, *entries: Entry) -> None:
 
 async def wake_up(world: World, *entries: Entry) -> Session:
     """Start with *entries* in the log, wait until the session is idle, and yield it."""
-    await write(world, *entries)
-    async with house(world) as h:
+    await write_log(world, *entries)
+    async with run_process(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
         return h.states["s"]
 
 
 async def test_a_redelivered_message_is_accepted_once(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello", id_="x")
         await h.quiet()
-    async with house(world) as h:
+    async with run_process(world) as h:
         assert await h.say("hello", id_="x") == Taken()
         await trio.testing.wait_all_tasks_blocked()
 
@@ -103,7 +103,7 @@ async def test_the_reason_arrives_before_the_timeout(world: World, settings: Tur
         return ModelUnavailable("the network is down")
 
     world.model, world.settings = model, settings
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello")
         await h.quiet()
 
@@ -118,7 +118,7 @@ async def test_a_secret_reaches_neither_model_nor_disk(world: World) -> None:
         return ModelUnavailable("there is no key hunter2")
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("take hunter2", quote="hunter2?")
         await h.quiet()
 
@@ -151,7 +151,7 @@ async def test_a_long_answer_is_processed_in_a_thread(world: World) -> None:
         return answer("sent ✓ " * MUCH)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("go on")
         await h.quiet()
     assert len("".join(world.said)) > MUCH
@@ -163,7 +163,7 @@ PASTED = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
 
 @pytest.mark.parametrize("text", [PASTED, f"export TOKEN={PASTED}", f"/new {PASTED}"])
 async def test_a_pasted_credential_is_not_stored(world: World, text: str) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         assert await h.say(text, quote="what is your token?") == Taken()
         await h.quiet()
         assert await h.say("hello") == Taken()
@@ -180,7 +180,7 @@ async def test_a_pasted_credential_is_not_stored(world: World, text: str) -> Non
 
 
 async def test_a_credential_in_a_message_is_masked(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say(f"please look why {PASTED} does not work with the API any more")
         await h.quiet()
 
@@ -200,7 +200,7 @@ async def test_a_draft_shows_no_part_of_a_secret(world: World) -> None:
         return answer("done")
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello")
         await h.quiet()
 
@@ -216,7 +216,7 @@ async def test_stop_names_the_interrupted_work(world: World, word: str) -> None:
         return call(("c", "hang", "{}"))
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hang")
         await world.effects.hang.wait()
         await h.say("and more")
@@ -252,7 +252,7 @@ async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: b
         return steps.pop(0)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("destroy x")
     asked = len(world.asked)
     begun = (
@@ -260,10 +260,10 @@ async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: b
         TurnStarted("t2", ("a",), 1, "hello"),
     )
     stop = Received("b", "/stop", "me", ROUTE, trio.current_time())
-    await write(world, *(begun if is_open else ()), stop)
-    dead = House(world)
+    await write_log(world, *(begun if is_open else ()), stop)
+    dead = Process(world)
     dead.approver.is_full = True
-    async with living(dead):
+    async with keep_running(dead):
         with trio.fail_after(60):
             assert await dead.say("/status") == Taken()
             assert await dead.say("more") == Taken()
@@ -271,7 +271,7 @@ async def test_a_stop_after_a_crash_withdraws_approvals(world: World, is_open: b
         # Approvals did not answer: the next process must finish the stop.
         assert world.said[-1].startswith(("I am ", "Nothing is running here."))
     world.model = echo
-    async with house(world) as h:
+    async with run_process(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
         assert h.approver.withdrawn == ["t1/c"]
@@ -311,7 +311,7 @@ async def test_a_stop_lists_earlier_messages(world: World) -> None:
     ],
 )
 async def test_decisions_can_be_typed(world: World, text: str, asked: ApprovalsMail) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say(text)
         await h.quiet()
 
@@ -325,7 +325,7 @@ async def test_decisions_can_be_typed(world: World, text: str, asked: ApprovalsM
     "text", ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all"]
 )
 async def test_an_ambiguous_decision_is_ignored(world: World, text: str) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say(text)
         await h.quiet()
 
@@ -336,7 +336,7 @@ async def test_an_ambiguous_decision_is_ignored(world: World, text: str) -> None
 @pytest.mark.parametrize("text", ["yes", "ABC234", "allow ABC234", "approved by owner"])
 async def test_free_text_decides_nothing(world: World, text: str) -> None:
     """It is an ordinary message (AP-17)."""
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say(text)
         await h.quiet()
 
@@ -356,10 +356,10 @@ async def test_a_full_queue_accepts_only_a_stop(world: World) -> None:
         assert request.progress is not None
         await trio.sleep(1)  # a shorter turn shows no progress
         request.progress("I think")
-        return await forever(request)
+        return await hang(request)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("first")
         await trio.sleep(2)
         outcomes = [await h.say(str(n)) for n in range(21)]
@@ -379,7 +379,7 @@ async def test_typing_is_shown_until_the_answer(world: World) -> None:
         return answer("so far so good")
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello")
         await h.quiet()
 
@@ -403,7 +403,7 @@ async def test_a_message_joins_an_unshown_answer(
         return await echo(request)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("one")
         await trio.sleep(1)
         await h.say("two")
@@ -431,7 +431,7 @@ async def test_a_model_call_is_interrupted_only_if_cheap(
         await trio.sleep(9)
         return await echo(request)
 
-    async with house(world) as h:
+    async with run_process(world) as h:
         if before:
             await h.talk(before)
         world.model = model
@@ -469,8 +469,8 @@ class Slow(SessionExtension):
 
 
 async def test_a_slow_feature_blocks_no_message(world: World) -> None:
-    world.extend = lambda house: [partial(Slow, "slow", 1e6)]
-    async with house(world) as h:
+    world.extend = lambda process: [partial(Slow, "slow", 1e6)]
+    async with run_process(world) as h:
         with trio.fail_after(1):
             assert await h.say("one") == Taken()
             assert await h.say("/status") == Taken()
@@ -486,8 +486,8 @@ async def test_a_slow_feature_blocks_no_message(world: World) -> None:
 
 async def test_feature_hooks_share_one_timeout(world: World) -> None:
     names = [("first", 3.0), ("never", 1e6), ("last", 4.0)]
-    world.extend = lambda house: [partial(Slow, name, seconds) for name, seconds in names]
-    async with house(world) as h:
+    world.extend = lambda process: [partial(Slow, name, seconds) for name, seconds in names]
+    async with run_process(world) as h:
         began = trio.current_time()
         await h.talk("hello")
         # The opening may change the reminder, so one follows the other.
@@ -502,11 +502,11 @@ async def test_feature_hooks_share_one_timeout(world: World) -> None:
 
 async def test_a_turn_opened_during_a_crash_is_opened_again(world: World) -> None:
     seconds = [1e6, 0.0]
-    world.extend = lambda house: [partial(Slow, "days", seconds.pop(0))]
-    async with house(world) as h:
+    world.extend = lambda process: [partial(Slow, "days", seconds.pop(0))]
+    async with run_process(world) as h:
         await h.say("hello")
         await trio.sleep(1)
-    async with house(world) as h:
+    async with run_process(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
 
@@ -518,7 +518,7 @@ async def test_a_turn_opened_during_a_crash_is_opened_again(world: World) -> Non
 
 async def test_an_undelivered_answer_is_sent_again_unmarked(world: World) -> None:
     world.outcomes = [Unsent("refused"), Unsent("refused"), Sent("2")]
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello")
         await h.quiet()
 
@@ -548,8 +548,8 @@ async def test_answers_to_different_places_are_independent(world: World) -> None
         Replied("c", None, ("c",), ROUTE, "third"),
     ]
     heard = [Received(one.reply, "hi", "me", one.route, 0.0) for one in replies]
-    await write(world, *heard, *replies)
-    async with house(world) as h:
+    await write_log(world, *heard, *replies)
+    async with run_process(world) as h:
         await trio.sleep(600)
         assert list(h.states["s"].undelivered) == ["a"]
 
@@ -558,7 +558,7 @@ async def test_answers_to_different_places_are_independent(world: World) -> None
 
 async def test_an_undeliverable_answer_is_given_up(world: World) -> None:
     world.outcomes = [Undeliverable("blocked")]
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello")
         await h.quiet()
         await h.say("again")
@@ -569,7 +569,7 @@ async def test_an_undeliverable_answer_is_given_up(world: World) -> None:
 
 async def test_an_idle_session_is_unloaded(world: World) -> None:
     world.idle = 60
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("hello")
         await h.quiet()
         assert "s" in h.states
@@ -585,7 +585,7 @@ async def test_an_idle_session_is_unloaded(world: World) -> None:
 async def test_the_longest_idle_session_is_unloaded(world: World) -> None:
     """A busy session stays, regardless of its last message."""
     world.in_memory = 3
-    async with house(world) as h:
+    async with run_process(world) as h:
         hanging = trio.Event()
 
         async def hang(request: Complete) -> Completed:
@@ -608,14 +608,14 @@ async def test_the_longest_idle_session_is_unloaded(world: World) -> None:
     assert world.said[-2:] == ["re: again", "re: work"]
 
 
-async def forever(request: Complete) -> Completed:
+async def hang(request: Complete) -> Completed:
     await trio.sleep_forever()
     raise AssertionError
 
 
 async def test_a_full_disk_accepts_only_commands(world: World) -> None:
     world.admission.refusal = "the disk is full"
-    async with house(world) as h:
+    async with run_process(world) as h:
         assert await h.say("hello") == Refused("the disk is full.")
         assert await h.say("/status") == Taken()
         await h.quiet()
@@ -633,7 +633,7 @@ async def test_troubles_and_warnings_are_sent(world: World) -> None:
         await trio.sleep_forever()
 
     stop = trio.Event()
-    async with house(world) as h, trio.open_nursery() as nursery:
+    async with run_process(world) as h, trio.open_nursery() as nursery:
         nursery.start_soon(
             lambda: supervise(
                 [Child(Mailbox[None]("attic", 1), body, grace=1)],
@@ -660,7 +660,7 @@ async def test_the_model_call_overlaps_the_sync(world: World) -> None:
         return await inline(fn)
 
     world.blocking = blocking
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("hello")
         disk = trio.Event()
         taken: list[Reception] = []

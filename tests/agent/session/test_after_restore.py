@@ -12,18 +12,18 @@ from tests.agent.session.test_replay import fold
 HERE = Route("telegram", chat="1")
 
 
-def heard(id_: str, text: str = "hello") -> Received:
+def make_received(id_: str, text: str = "hello") -> Received:
     return Received(id_, text, "tg:1", HERE, 0.0)
 
 
 def test_an_unposted_answer_may_have_arrived() -> None:
-    session = fold(heard("a"), Replied("a", None, ("a",), HERE, "the answer"))
+    session = fold(make_received("a"), Replied("a", None, ("a",), HERE, "the answer"))
     assert session.undelivered["a"].attempts == {}
     assert closing_entries(session, "then", Channels().get_by_route) == (Posting("a", 0, 1),)
 
 
 def test_everything_waiting_is_answered_once() -> None:
-    session = fold(heard("a"), heard("b", "/undo"))
+    session = fold(make_received("a"), make_received("b", "/undo"))
     [replied] = closing_entries(session, "2026-11-22 10:00", Channels().get_by_route)
     assert isinstance(replied, Replied)
     assert replied.inputs == ("a", "b")
@@ -38,7 +38,7 @@ def test_a_run_is_answered_like_a_message(started: str) -> None:
     run = Received(
         "run", "look", "task:x", Route("nowhere"), 0.0, bounds=RunBounds("x", says="silent")
     )
-    session = fold(heard("a"), run)
+    session = fold(make_received("a"), run)
     if started:
         session.apply(3, 3.0, TurnStarted("t1", (started,), 1, "…"))
     entries = closing_entries(session, "then", Channels().get_by_route)
@@ -53,5 +53,5 @@ def test_a_run_is_answered_like_a_message(started: str) -> None:
 
 
 def test_an_idle_conversation_gets_no_notice() -> None:
-    session = fold(heard("a"), Replied("a", None, ("a",), HERE, ""))
+    session = fold(make_received("a"), Replied("a", None, ("a",), HERE, ""))
     assert closing_entries(session, "then", Channels().get_by_route) == ()

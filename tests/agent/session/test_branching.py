@@ -15,7 +15,7 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal, entries_of
-from tests.agent.session.scene import House, World, echo, house
+from tests.agent.session.scene import Process, World, echo, run_process
 from tests.agent.session.scripted import answer, call
 
 
@@ -24,28 +24,28 @@ def world(tmp_path: Path, virtual_time: None) -> World:
     return World(tmp_path)
 
 
-async def say(h: House, *texts: str) -> None:
+async def say(h: Process, *texts: str) -> None:
     for text in texts:
         assert await h.say(text) == Taken()
         await h.quiet()
 
 
-def heard(world: World) -> list[str]:
+def read_messages(world: World) -> list[str]:
     """Return the messages of people in the model's last request."""
     return [m.text.split("\n", 1)[1] for m in world.asked[-1].messages if isinstance(m, Human)]
 
 
-def notices(world: World) -> list[str]:
+def read_notices(world: World) -> list[str]:
     return [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
 
 
-def entries(world: World) -> list[Entry]:
+def read_entries(world: World) -> list[Entry]:
     return [entry for _, _, entry in entries_of(world.folder / "sessions/s.jsonl", Entry)]
 
 
-def outcomes(world: World) -> dict[str, int]:
+def count_answers(world: World) -> dict[str, int]:
     """Return the number of answers of each message."""
-    log = entries(world)
+    log = read_entries(world)
     replies = [entry for entry in log if isinstance(entry, Replied)]
     ids = [entry.id for entry in log if isinstance(entry, Received)]
     return {id_: sum(id_ in reply.inputs for reply in replies) for id_ in ids}
@@ -53,7 +53,7 @@ def outcomes(world: World) -> dict[str, int]:
 
 async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
     """In a log of a year, the first months are not read; here they are unreadable."""
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, *(f"{number} {'long ' * 20_000}" for number in range(9)), "/new")
         await say(h, "one", "/new", "two", "three")
         old = [*(world.folder / "sessions").glob("s.*.jsonl.gz")]
@@ -62,7 +62,7 @@ async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
             path.write_bytes(b"")
         await say(h, "/retry", "/undo 2", "/resume 2", "four")
 
-    assert heard(world) == ["one", "four"]
+    assert read_messages(world) == ["one", "four"]
     assert "your last 2 messages" in world.said[-3]
 
 
@@ -79,29 +79,29 @@ async def test_undo_reads_only_its_part_of_the_log(world: World) -> None:
     ],
 )
 async def test_undo_takes_a_count(world: World, given: str, left: list[str], told: str) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, "one", "two", "three", f"/undo {given}", "four")
-        assert heard(world) == left
+        assert read_messages(world) == left
         assert world.said[3].startswith(told)
         await say(h, "/resume", "five")
 
     if len(left) < 4:
-        assert heard(world) == ["one", "two", "three", "five"]
+        assert read_messages(world) == ["one", "two", "three", "five"]
 
 
 async def test_undo_takes_back_a_summary(world: World) -> None:
     world.settings = TurnSettings(context_tokens=8000)
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, *(f"{number} {'long ' * 2000}" for number in range(9)))
-        assert any(isinstance(entry, Compacted) for entry in entries(world))
+        assert any(isinstance(entry, Compacted) for entry in read_entries(world))
         await say(h, "/undo all", "and now")
 
-    assert heard(world) == ["and now"]
+    assert read_messages(world) == ["and now"]
     assert len(world.asked[-1].messages) == 1
 
 
 async def test_undo_stops_at_the_first_message(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, "/undo", "/retry", "/branch x", "/resume", "/export", "one", "/undo", "/undo")
 
     assert [said.split(" ", 2)[0:2] for said in world.said[:3]] == [
@@ -114,8 +114,8 @@ async def test_undo_stops_at_the_first_message(world: World) -> None:
 
 
 async def test_undo_lists_the_effects(world: World) -> None:
-    world.model = acts_once
-    async with house(world) as h:
+    world.model = act_once
+    async with run_process(world) as h:
         await say(h, "act", "/undo")
 
     assert "My actions from that part are not undone" in world.said[-1]
@@ -123,17 +123,17 @@ async def test_undo_lists_the_effects(world: World) -> None:
     assert world.effects.done == ["act rent"]
 
 
-async def acts_once(request: Complete) -> Completed:
+async def act_once(request: Complete) -> Completed:
     """Call `act` for the first "act", and `look` for "look"."""
     last = request.messages[-1]
-    if isinstance(last, Human) and last.text.endswith("act") and not notices_of(request):
+    if isinstance(last, Human) and last.text.endswith("act") and not notices_in(request):
         return call(("c", "act", '{"name": "rent"}'))
     if isinstance(last, Human) and last.text.endswith("look"):
         return call(("c", "look", '{"name": "sky"}'))
     return await echo(request)
 
 
-def notices_of(request: Complete) -> list[str]:
+def notices_in(request: Complete) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, Notice)]
 
 
@@ -145,26 +145,26 @@ async def test_retry_answers_the_same_words_again(world: World) -> None:
         return answer(answers.pop(0))
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, "zero", "what?", "/retry")
 
     assert world.said == ["first", "good", "better"]
-    assert heard(world) == ["zero", "what?"]
-    assert not notices(world)
-    assert set(outcomes(world).values()) == {1}
+    assert read_messages(world) == ["zero", "what?"]
+    assert not read_notices(world)
+    assert set(count_answers(world).values()) == {1}
 
 
 async def test_each_retry_tells_the_model_the_effects(world: World) -> None:
-    world.model = acts_once
-    async with house(world) as h:
+    world.model = act_once
+    async with run_process(world) as h:
         await say(h, "act", "/retry")
-        assert "✓ act rent" in notices(world)[0]
+        assert "✓ act rent" in read_notices(world)[0]
         await say(h, "/retry")
 
     assert world.effects.done == ["act rent"]
-    assert len(notices(world)) == 1
-    assert "✓ act rent" in notices(world)[0]
-    assert heard(world) == ["act"]
+    assert len(read_notices(world)) == 1
+    assert "✓ act rent" in read_notices(world)[0]
+    assert read_messages(world) == ["act"]
 
 
 async def test_retry_takes_back_joined_messages(world: World) -> None:
@@ -181,7 +181,7 @@ async def test_retry_takes_back_joined_messages(world: World) -> None:
         return await echo(request)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.say("one")
         await first.wait()
         await h.say("two")
@@ -193,14 +193,14 @@ async def test_retry_takes_back_joined_messages(world: World) -> None:
 
 
 async def test_branches_can_be_left_and_resumed(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(
             h, "one", "/branch Trip", "two", "/resume trip", "three", "/sessions", "/resume 1"
         )
         tree = world.said[-2]
         await say(h, "four")
 
-    assert heard(world) == ["one", "two", "four"]
+    assert read_messages(world) == ["one", "two", "four"]
     assert "2 Trip: saved" in tree
     assert "1: left" in tree
     assert "→ 3: here, 2 turns" in tree
@@ -208,7 +208,7 @@ async def test_branches_can_be_left_and_resumed(world: World) -> None:
 
 
 async def test_unknown_numbers_are_refused(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
 
     assert "does not have that many messages" in world.said[1]
@@ -228,7 +228,7 @@ async def test_a_running_turn_is_stopped_first(world: World, command: str) -> No
         return await echo(request)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, "old", "/new", "one")
         await h.say("hang")
         await hung.wait()
@@ -246,8 +246,8 @@ async def test_a_running_turn_is_stopped_first(world: World, command: str) -> No
         "/retry": ["one", "hang", "next"],
         "/branch b": ["one", "hang", "next"],
     }
-    assert heard(world) == expected[command]
-    assert set(outcomes(world).values()) == {1}
+    assert read_messages(world) == expected[command]
+    assert set(count_answers(world).values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -264,15 +264,15 @@ async def test_a_running_turn_is_stopped_first(world: World, command: str) -> No
 )
 async def test_commands_run_in_order(world: World, texts: list[str], expected: list[str]) -> None:
     """A message after a command belongs to the branch that the command opens."""
-    async with house(world) as h:
+    async with run_process(world) as h:
         await say(h, "one")
         for text in texts:
             assert await h.say(text) == Taken()
         await h.quiet()
         await say(h, "last")
 
-    assert set(outcomes(world).values()) == {1}
-    assert "\n".join(heard(world)).split("\n") == [*expected, "last"]
+    assert set(count_answers(world).values()) == {1}
+    assert "\n".join(read_messages(world)).split("\n") == [*expected, "last"]
 
 
 # --- archives ------------------------------------------------------------------------------------
@@ -280,13 +280,13 @@ async def test_commands_run_in_order(world: World, texts: list[str], expected: l
 
 async def test_a_busy_conversation_is_not_unloaded(world: World) -> None:
     world.archive, world.idle = 3600.0, 10_000.0
-    async with house(world) as h:
+    async with run_process(world) as h:
         for text in ("one", "two", "three"):
             await say(h, text)
             await trio.sleep(3000)
 
-    assert heard(world) == ["one", "two", "three"]
-    assert not any(isinstance(entry, Archived) for entry in entries(world))
+    assert read_messages(world) == ["one", "two", "three"]
+    assert not any(isinstance(entry, Archived) for entry in read_entries(world))
 
 
 # --- crashes -------------------------------------------------------------------------------------
@@ -301,13 +301,13 @@ async def test_a_crash_after_any_line_changes_nothing(tmp_path: Path) -> None:
     """A restart continues from the log; every message has one outcome."""
     whole = World(tmp_path / "whole")
     whole.folder.mkdir()
-    whole.model = acts_once
-    async with house(whole) as h:
+    whole.model = act_once
+    async with run_process(whole) as h:
         for number, text in enumerate(STORY):
             await h.say(text, id_=f"x{number}")
             await h.quiet()
     lines = (whole.folder / "sessions/s.jsonl").read_bytes().splitlines(keepends=True)
-    expected = heard(whole)
+    expected = read_messages(whole)
     assert expected == ["one", "act", "two", "five"]
 
     for cut in range(1, len(lines), 2):
@@ -315,15 +315,15 @@ async def test_a_crash_after_any_line_changes_nothing(tmp_path: Path) -> None:
         (world.folder / "sessions/open").mkdir(parents=True)
         (world.folder / "sessions/open" / "s").touch()
         (world.folder / "sessions/s.jsonl").write_bytes(b"".join(lines[:cut]))
-        world.model = acts_once
-        async with house(world) as h:
+        world.model = act_once
+        async with run_process(world) as h:
             await trio.testing.wait_all_tasks_blocked()
             await h.quiet()
             for number, text in enumerate(STORY):
                 await h.say(text, id_=f"x{number}")
                 await h.quiet()
-        assert set(outcomes(world).values()) == {1}, f"after line {cut}"
-        assert not world.asked or heard(world) == expected, f"after line {cut}"
+        assert set(count_answers(world).values()) == {1}, f"after line {cut}"
+        assert not world.asked or read_messages(world) == expected, f"after line {cut}"
         assert world.effects.done in ([], ["act rent"]), f"after line {cut}"
         await check_replay(world)
 

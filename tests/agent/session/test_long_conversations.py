@@ -22,7 +22,7 @@ from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
 
 
-def wire(request: Complete) -> ModelRequest:
+def make_request(request: Complete) -> ModelRequest:
     return ModelRequest(
         model="m", prompt=request.prompt, messages=request.messages, max_tokens=1000
     )
@@ -62,7 +62,9 @@ class Month:
     async def __call__(self, request: Complete) -> Completed:
         assert self.provider is not None
         assert self.talk is not None
-        wanted = msgspec.structs.replace(wire(request), max_tokens=request.max_tokens or 1000)
+        wanted = msgspec.structs.replace(
+            make_request(request), max_tokens=request.max_tokens or 1000
+        )
         pending = list(self.talk.session.pending.values())
         if pending and self.random.random() < 0.3:
             # The owner decides during a model call.

@@ -14,7 +14,7 @@ from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import CallEnded, CallNested, CallPending, CallStarted, Entry
 from elwood.agent.session.turn import gate
 from elwood.agent.tools.tool import NestedCallFailed, Output, Tool, ToolContext, ToolFailure
-from tests.agent.session.gates import gate_for
+from tests.agent.session.gates import make_gate
 from tests.agent.session.scripted import Named
 from tests.agent.session.test_gate import NO, YES, Scene
 
@@ -58,7 +58,7 @@ async def call(context: ToolContext, tool: str, name: str = "x") -> str:
         return f"{failure.outcome}: {failure}"
 
 
-def calls(*wanted: tuple[str, str]) -> Script:
+def make_script(*wanted: tuple[str, str]) -> Script:
     async def script(context: ToolContext) -> str:
         return " | ".join([await call(context, *one) for one in wanted])
 
@@ -66,7 +66,7 @@ def calls(*wanted: tuple[str, str]) -> Script:
 
 
 async def test_a_nested_read_has_a_receipt_without_a_write() -> None:
-    scene = Nesting(calls(("look", "a"), ("look", "b"), ("look", "c")))
+    scene = Nesting(make_script(("look", "a"), ("look", "b"), ("look", "c")))
     kept: list[Entry] = []
     written = scene.keep
 
@@ -95,7 +95,7 @@ async def test_a_nested_read_has_a_receipt_without_a_write() -> None:
 
 
 async def test_an_approved_nested_write_runs() -> None:
-    scene = Nesting(calls(("act", "a")))
+    scene = Nesting(make_script(("act", "a")))
     scene.approver.verdicts["act"] = YES
     await scene.perform()
 
@@ -114,7 +114,9 @@ def turn_has_acted(scene: Scene) -> bool:
 
 
 async def test_a_tool_survives_a_denied_nested_call() -> None:
-    scene = Nesting(calls(("act", "a"), ("shell", "shutdown"), ("look", "b"), ("absent", "c")))
+    scene = Nesting(
+        make_script(("act", "a"), ("shell", "shutdown"), ("look", "b"), ("absent", "c"))
+    )
     scene.approver.verdicts["act"] = NO
     await scene.perform()
 
@@ -141,8 +143,8 @@ async def test_an_uncaught_nested_failure_fails_the_tool() -> None:
 
 
 async def test_waiting_for_approval_costs_the_tool_no_time() -> None:
-    scene = Nesting(calls(("act", "a"), ("act", "b")), wait=300.0)
-    scene.gate = gate_for(scene, scene.tools(), approver=scene.approver, rules=Rules(), wait=300.0)
+    scene = Nesting(make_script(("act", "a"), ("act", "b")), wait=300.0)
+    scene.gate = make_gate(scene, scene.tools(), approver=scene.approver, rules=Rules(), wait=300.0)
     scene.approver.hint = scene.gate.approvals.hints.give
 
     async def decide() -> None:
@@ -158,7 +160,7 @@ async def test_waiting_for_approval_costs_the_tool_no_time() -> None:
 
 async def test_an_unanswered_question_is_withdrawn_with_its_call() -> None:
     """Unlike a model's call, a running tool cannot wait for days."""
-    scene = Nesting(calls(("act", "a")))
+    scene = Nesting(make_script(("act", "a")))
     await scene.perform()
     assert scene.told.startswith("denied: act: not run: the owner did not answer")
     assert scene.approver.withdrawn == ["t1/c0.1"]
@@ -216,7 +218,7 @@ async def test_nested_reads_run_in_parallel() -> None:
 
 async def test_a_nested_call_needs_the_rights_of_its_tool() -> None:
     """A read-only tool runs in parallel with others, and again after a crash."""
-    scene = Nesting(calls(("act", "a"), ("look", "b")), ("reader", "r"))
+    scene = Nesting(make_script(("act", "a"), ("look", "b")), ("reader", "r"))
     await scene.perform()
     assert scene.told == (
         "denied: act: reader only reads, so it may only call tools that read | did b"
@@ -235,7 +237,7 @@ async def test_arguments_must_be_json() -> None:
 
 
 async def test_hidden_arguments_stay_hidden_in_nested_calls() -> None:
-    scene = Nesting(calls(("look", "hunter2")))
+    scene = Nesting(make_script(("look", "hunter2")))
     await scene.perform()
     assert scene.done == ["hunter2"]
     assert "hunter2" not in str(scene.entries)
@@ -319,7 +321,7 @@ async def test_an_abandoned_nested_call_has_an_unknown_outcome() -> None:
     [(True, "unknown", "It had made these calls: act a (unknown)."), (False, "denied", "")],
 )
 async def test_a_stop_ends_both_calls(answered: bool, inner: str, told: str) -> None:
-    scene = Nesting(calls(("act", "a")))
+    scene = Nesting(make_script(("act", "a")))
     if answered:
         scene.approver.verdicts["act"] = YES
     scene.during = trio.sleep_forever
@@ -349,12 +351,12 @@ async def test_nested_private_text_needs_approval() -> None:
         return Output(secret, private=True)
 
     scene = Nesting(script)
-    scene.gate = gate_for(
+    scene.gate = make_gate(
         scene,
         [
             *scene.tools(),
             Tool("diary", "Read.", Named, diary, risk="read", effect="pure"),
-            searching(scene),
+            make_search_tool(scene),
         ],
         approver=scene.approver,
         rules=Rules(),
@@ -366,7 +368,7 @@ async def test_nested_private_text_needs_approval() -> None:
     assert scene.done == []
 
 
-def searching(scene: Scene) -> Tool:
+def make_search_tool(scene: Scene) -> Tool:
     async def search(given: Named, context: ToolContext) -> str:
         scene.done.append(given.name)
         raise ToolFailure("nothing found")

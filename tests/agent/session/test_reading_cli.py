@@ -51,7 +51,7 @@ from tests.journeys.home import Home, home
 ROUTE = Route("console")
 
 
-def calls(*names: str) -> Assistant:
+def make_calls(*names: str) -> Assistant:
     blocks = tuple(ToolCall(name, "run_command", "{}") for name in names)
     return Assistant(blocks, "", "m", msgspec.Raw(b"null"))
 
@@ -60,7 +60,7 @@ def calls(*names: str) -> Assistant:
 STORY: list[tuple[float, Entry]] = [
     (100.0, Received("a", "do it", "me", ROUTE, 0.0)),
     (100.0, TurnStarted("t1", ("a",), 1, "do it")),
-    (101.0, Said("t1", calls("c1", "c2", "c3"), Usage())),
+    (101.0, Said("t1", make_calls("c1", "c2", "c3"), Usage())),
     (102.0, CallStarted("t1", "c1", "read_file", "pure", "a.md")),
     (104.5, CallEnded("t1", "c1", "read_file", "ok", "secret text", "a.md", Label(private=True))),
     (105.0, CallPending("t1", "c2", "run_command", "hash2", "make")),
@@ -79,7 +79,7 @@ LATER: list[tuple[float, Entry]] = [
 ]
 
 
-async def write(
+async def write_journal(
     state: Path, session: str, story: list[tuple[float, Entry]], segment: int = SEGMENT
 ) -> Path:
     """Let the store write the journal, with the times of the entries."""
@@ -95,7 +95,7 @@ async def write(
     return path
 
 
-def damage(path: Path, what: bytes, instead: bytes) -> None:
+def replace_bytes(path: Path, what: bytes, instead: bytes) -> None:
     path.write_bytes(path.read_bytes().replace(what, instead, 1))
 
 
@@ -111,7 +111,7 @@ def run(where: Path | Config, *words: str) -> int:
     return code
 
 
-def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def read_output(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, list)
     return found[::-1]  # the newest is first
@@ -124,11 +124,13 @@ async def test_every_step_of_every_call_is_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A call that waited for the owner is one call, also after it ran."""
-    await write(tmp_path, "home", STORY)
+    await write_journal(tmp_path, "home", STORY)
     assert run(tmp_path, "receipts", "--json") == 0
 
     clean = {"untrusted": False, "private": False}
-    steps = [{k: v for k, v in row.items() if v not in ("", None, 0)} for row in shown(capsys)]
+    steps = [
+        {k: v for k, v in row.items() if v not in ("", None, 0)} for row in read_output(capsys)
+    ]
     assert steps == [
         {
             "session": "home", "turn": "t1", "call": "c1", "tool": "read_file", "outcome": "ok",
@@ -147,9 +149,9 @@ async def test_every_step_of_every_call_is_listed(
             "ended_at": 120.0, "label": clean, "message": "a",
         },
     ]  # fmt: skip
-    await write(tmp_path, "later", [*STORY, *LATER])
+    await write_journal(tmp_path, "later", [*STORY, *LATER])
     run(tmp_path, "receipts", "--json", "--session", "later")
-    last = shown(capsys)[-1]
+    last = read_output(capsys)[-1]
     assert (last["turn"], last["call"], last["outcome"]) == ("t1", "c3", "ok")
     assert (last["pending_at"], last["started_at"], last["ended_at"]) == (113.0, 202.0, 205.0)
 
@@ -168,7 +170,7 @@ def test_an_unanswered_call_is_denied(ruling: str) -> None:
 async def test_calls_can_be_filtered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By tool, outcome and time; a call that waits for approval is not running."""
     asked = CallPending("t1", "c3", "send_message", "hash3", "Anna")
-    await write(tmp_path, "home", [*STORY[:9], (113.0, asked)])
+    await write_journal(tmp_path, "home", [*STORY[:9], (113.0, asked)])
 
     for words, found in (
         (("--tool", "read_file"), ["c1"]),
@@ -178,13 +180,13 @@ async def test_calls_can_be_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("--since", "1970-01-01T00:01:50Z"), ["c2", "c3"]),
     ):
         assert run(tmp_path, "receipts", "--json", *words) == 0
-        assert [row["call"] for row in shown(capsys)] == found, words
+        assert [row["call"] for row in read_output(capsys)] == found, words
 
 
 async def test_the_table_is_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model's text cannot control the terminal."""
     hostile = CallStarted("t1", "c3", "read_file", "pure", "a\x1b[2J\nb\u202e")
-    await write(tmp_path, "home", [*STORY[:9], (115.0, hostile)])
+    await write_journal(tmp_path, "home", [*STORY[:9], (115.0, hostile)])
 
     run(tmp_path, "receipts")
 
@@ -199,16 +201,16 @@ async def test_the_table_is_readable(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 async def test_calls_are_sorted_by_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await write(tmp_path, "a", [*STORY, *LATER])
-    await write(tmp_path, "b", STORY)
+    await write_journal(tmp_path, "a", [*STORY, *LATER])
+    await write_journal(tmp_path, "b", STORY)
 
     run(tmp_path, "receipts", "--json", "--limit", "4")
-    assert [(row["session"], row["call"]) for row in shown(capsys)] == [
+    assert [(row["session"], row["call"]) for row in read_output(capsys)] == [
         ("a", "c2"), ("b", "c2"), ("b", "c3"), ("a", "c3"),
     ]  # fmt: skip
 
     run(tmp_path, "receipts", "--json", "--session", "b", "--since", "1970-01-01T00:01:50")
-    assert [row["call"] for row in shown(capsys)] == ["c2", "c3"]
+    assert [row["call"] for row in read_output(capsys)] == ["c2", "c3"]
     with pytest.raises(CliFailure, match=r"^--since soon: "):
         run(tmp_path, "receipts", "--since", "soon")
 
@@ -216,9 +218,9 @@ async def test_calls_are_sorted_by_time(tmp_path: Path, capsys: pytest.CaptureFi
 async def test_damage_is_reported_after_the_valid_entries(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = await write(tmp_path, "home", STORY)
-    await write(tmp_path, "sound", STORY)
-    damage(path, b'"decided"', b'"decidet"')
+    path = await write_journal(tmp_path, "home", STORY)
+    await write_journal(tmp_path, "sound", STORY)
+    replace_bytes(path, b'"decided"', b'"decidet"')
 
     def told(*words: str) -> tuple[str, str]:
         assert run(tmp_path, *words) == 1
@@ -258,7 +260,7 @@ async def test_a_segmented_log_reads_like_one_file(
 ) -> None:
     said = []
     for folder, segment in (("whole", SEGMENT), ("closed", 1)):
-        path = await write(tmp_path / folder, "home", [*STORY, *LATER], segment)
+        path = await write_journal(tmp_path / folder, "home", [*STORY, *LATER], segment)
         assert len(segments(path)) == (3 if segment == 1 else 0)
         assert run(tmp_path / folder, *words.split()) == 0
         out = capsys.readouterr().out
@@ -271,8 +273,8 @@ async def test_removed_segments_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for story, segment in ((STORY, SEGMENT), ([], 1)):
-        await write(tmp_path, "closed", story, segment)
-    path = await write(tmp_path, "home", [*STORY, *LATER], 1)
+        await write_journal(tmp_path, "closed", story, segment)
+    path = await write_journal(tmp_path, "home", [*STORY, *LATER], 1)
     first, second, *_ = segments(path)
     segments(path)[first].unlink()
     segments(path.with_name("closed.jsonl"))[1].unlink()
@@ -286,11 +288,11 @@ async def test_removed_segments_are_reported(
 
 async def test_a_torn_tail_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The log looks so while Elwood is writing."""
-    path = await write(tmp_path, "home", STORY)
+    path = await write_journal(tmp_path, "home", STORY)
     path.write_bytes(path.read_bytes()[:-30])
 
     assert run(tmp_path, "receipts", "--json") == 0
-    assert len(shown(capsys)) == 3
+    assert len(read_output(capsys)) == 3
 
 
 @pytest.mark.parametrize(
@@ -314,14 +316,14 @@ def test_since_takes_an_age_or_a_time(text: str, at: float | None) -> None:
 async def test_the_list_shows_pending_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await write(tmp_path, "home", STORY)
+    await write_journal(tmp_path, "home", STORY)
     hello: list[Entry] = [
         Received("a", "hello", "me", ROUTE, 0.0),
         TurnStarted("t1", ("a",), 1, "hello"),
         Replied("t1", "t1", ("a",), ROUTE, "hi"),
         Delivered("t1"),
     ]
-    await write(tmp_path, "quiet", [(50.0, entry) for entry in hello])
+    await write_journal(tmp_path, "quiet", [(50.0, entry) for entry in hello])
 
     assert run(tmp_path, "session", "list") == 0
 
@@ -333,7 +335,7 @@ async def test_the_list_shows_pending_work(
 
 
 async def test_an_export_is_private_and_redacted(tmp_path: Path) -> None:
-    await write(tmp_path, "home", STORY)
+    await write_journal(tmp_path, "home", STORY)
     output = tmp_path / "home.html"
     key = Providers({"x": ProviderSettings(api="openai", key=Secret("It waits."))})
     paths = Paths(state=tmp_path, workspace=tmp_path, runtime=tmp_path)
@@ -349,7 +351,7 @@ async def test_an_export_is_private_and_redacted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nobody", "../approvals", "open/home", ""])
 async def test_only_conversations_are_exported(tmp_path: Path, name: str) -> None:
-    await write(tmp_path, "home", STORY)
+    await write_journal(tmp_path, "home", STORY)
     (tmp_path / "approvals.jsonl").write_text("")
 
     with pytest.raises(CliFailure, match="no conversation"):
@@ -362,7 +364,7 @@ async def test_only_conversations_are_exported(tmp_path: Path, name: str) -> Non
 LONG = "some words that fill the room " * 12
 
 
-def asked_for(body: Json) -> Step:
+def choose_step(body: Json) -> Step:
     """Summarize on request; else do as the last message says, with thinking."""
     if "tools" not in body:
         return Say("<summary>\nThey talk.\n</summary>")
@@ -392,7 +394,7 @@ async def say(h: Home, *texts: str) -> None:
 
 async def test_undo_returns_the_thinking(tmp_path: Path, mock_clock: MockClock) -> None:
     """Over summaries in both directions; the fake refuses thinking after another prefix."""
-    fake = FakeModels(otherwise=asked_for)
+    fake = FakeModels(otherwise=choose_step)
     async with home(tmp_path) as h:
         url = h.network.serve(fake.answer)
         live_with(h, ProviderSettings(api="anthropic", base_url=url, key=Secret("k")))
@@ -426,7 +428,7 @@ async def test_a_transcript_lists_every_action(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = Received("a", "do\x1b[2J it", "me", ROUTE, 0.0)
-    await write(tmp_path, "home", [(100.0, hostile), *STORY[1:]])
+    await write_journal(tmp_path, "home", [(100.0, hostile), *STORY[1:]])
     run(tmp_path, "session", "show", "home")
     _, row = capsys.readouterr().out.splitlines()
     assert "do [2J it" in row

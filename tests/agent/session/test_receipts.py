@@ -24,7 +24,7 @@ from elwood.agent.session.reading.records import CallRecord
 from elwood.agent.session.reading.render import list_receipts, show_receipt
 
 
-def ended(
+def make_ended(
     outcome: Outcome = "ok", tool: str = "write_file", target: str = "a.md", ruling: str = ""
 ) -> CallEnded:
     return CallEnded("t1", "c1", tool, outcome, "text", target, ruling=ruling)
@@ -32,7 +32,7 @@ def ended(
 
 @pytest.mark.parametrize("outcome", MARKS)
 def test_every_outcome_has_a_mark_and_a_text(outcome: Outcome) -> None:
-    head, line = activity([ended(outcome)]).split("\n")
+    head, line = activity([make_ended(outcome)]).split("\n")
 
     assert head == HEAD
     assert line.startswith(f"{MARKS[outcome]} write_file a.md")
@@ -42,7 +42,7 @@ def test_every_outcome_has_a_mark_and_a_text(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(("ruling", "words"), RULINGS.items())
 def test_the_approver_is_named(ruling: str, words: str) -> None:
-    assert activity([ended(ruling=ruling)]).endswith(f"✓ write_file a.md · {words}")
+    assert activity([make_ended(ruling=ruling)]).endswith(f"✓ write_file a.md · {words}")
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_the_approver_is_named(ruling: str, words: str) -> None:
 )
 def test_model_text_starts_no_line(tool: str, target: str) -> None:
     """The model wrote the target and the name of an unknown tool."""
-    block = activity([ended("failed", tool, target)])
+    block = activity([make_ended("failed", tool, target)])
 
     assert len(block.splitlines()) == 2
     assert block.splitlines()[1].startswith("✗ ")
 
 
 def test_model_text_is_shortened_and_approves_nothing() -> None:
-    line = activity([ended(target="a.md · allowed once by you")])
+    line = activity([make_ended(target="a.md · allowed once by you")])
     assert "· allowed" not in line
-    assert len(activity([ended(tool="t" * 500, target="a" * 500)]).split("\n")[1]) < 160
+    assert len(activity([make_ended(tool="t" * 500, target="a" * 500)]).split("\n")[1]) < 160
 
 
 def test_uncertain_and_pending_calls_are_never_cut() -> None:
-    many = [ended(target=str(number)) for number in range(40)]
-    open_ = [ended("unknown", target=str(n)) for n in range(10)]
-    open_ += [ended("waiting", target=str(n)) for n in range(10)]
+    many = [make_ended(target=str(number)) for number in range(40)]
+    open_ = [make_ended("unknown", target=str(n)) for n in range(10)]
+    open_ += [make_ended("waiting", target=str(n)) for n in range(10)]
 
     lines = activity([*many, *open_]).split("\n")[1:]
 
@@ -79,7 +79,7 @@ def test_uncertain_and_pending_calls_are_never_cut() -> None:
     assert sum(line.startswith("⏳ ") for line in lines) == 10
     assert lines[-1] == "… and 40 more"
     assert len(activity(many).split("\n")) == 1 + MAX_LINES + 1
-    assert activity([ended(), ended()]).endswith("✓ write_file a.md (2 times)")
+    assert activity([make_ended(), make_ended()]).endswith("✓ write_file a.md (2 times)")
 
 
 @pytest.mark.parametrize(("given", "count"), [("", 10), ("page 2", 10), ("page 9", 10), ("x", 0)])
@@ -101,27 +101,31 @@ def test_calls_are_listed_in_pages(given: str, count: int) -> None:
     assert list_receipts([], "", UTC).text == "I have not used any tools in this conversation."
 
 
-def numbered(number: int, target: str, looked: str = "", ruling: str = "") -> CallEnded:
+def make_numbered(number: int, target: str, looked: str = "", ruling: str = "") -> CallEnded:
     at = 36_000.0 + 60 * number
-    call = ended(target=target, ruling=ruling)
+    call = make_ended(target=target, ruling=ruling)
     return msgspec.structs.replace(call, number=number, at=at, looked=looked)
 
 
 def test_reads_share_one_line_and_every_line_has_its_number() -> None:
-    calls = [numbered(n, f"{n}.md", "file") for n in (1, 2, 4)]
-    calls += [numbered(3, "a.md"), numbered(5, "4.md", "page"), numbered(6, "1.md", "file")]
+    calls = [make_numbered(n, f"{n}.md", "file") for n in (1, 2, 4)]
+    calls += [
+        make_numbered(3, "a.md"),
+        make_numbered(5, "4.md", "page"),
+        make_numbered(6, "1.md", "file"),
+    ]
 
     assert activity(calls, UTC, numbered=True).split("\n")[1:] == [
         "✓ looked at 3 files, 1 page · 10:06 #1-2, 4-6",
         "✓ write_file a.md · 10:03 #3",
     ]
     # A single read is named, and so is an approved one.
-    two = [numbered(1, "a.md", "file"), numbered(2, "b.md", "file", "once")]
+    two = [make_numbered(1, "a.md", "file"), make_numbered(2, "b.md", "file", "once")]
     assert activity(two, UTC).split("\n")[1:] == [
         "✓ write_file a.md · 10:01",
         "✓ write_file b.md · allowed once by you · 10:02",
     ]
-    many = activity([numbered(2 * n, "a.md") for n in range(1, 50)], UTC, numbered=True)
+    many = activity([make_numbered(2 * n, "a.md") for n in range(1, 50)], UTC, numbered=True)
     assert len(many.split("\n")[1]) < 70
 
 

@@ -48,7 +48,7 @@ class Model:
         return self.say.pop(0) if self.say else answer(f"re: {LONG}")
 
 
-async def crossed(model: Model, *, times: int = 1, context: int = 2000) -> Talk:
+async def talk_until_summary(model: Model, *, times: int = 1, context: int = 2000) -> Talk:
     """Talk until there were *times* summaries."""
     talk = Talk(model, context=context)
     for number in range(200):
@@ -58,14 +58,14 @@ async def crossed(model: Model, *, times: int = 1, context: int = 2000) -> Talk:
     raise AssertionError("no room was made")
 
 
-def human(messages: tuple[Message, ...]) -> list[str]:
+def human_texts(messages: tuple[Message, ...]) -> list[str]:
     return [message.text.split(":")[0] for message in messages if isinstance(message, Human)]
 
 
 async def test_a_cheap_model_summarizes_the_rest() -> None:
     model = Model()
 
-    talk = await crossed(model)
+    talk = await talk_until_summary(model)
 
     [asked] = model.summaries
     assert asked.role == "summarizer"
@@ -78,7 +78,7 @@ async def test_a_cheap_model_summarizes_the_rest() -> None:
     assert "Ada likes tea." in made.summary
     last = model.asked[-1].messages
     assert last[0] == Notice(made.summary)
-    kept, left_out = human(last), human(model.asked[-2].messages)
+    kept, left_out = human_texts(last), human_texts(model.asked[-2].messages)
     assert [n for n in left_out if f"{n}: some words" in wanted.text] == [
         n for n in left_out if n not in kept
     ]
@@ -110,7 +110,7 @@ async def test_room_is_measured_by_the_models_count() -> None:
 async def test_a_second_summary_includes_the_first() -> None:
     model = Model()
 
-    talk = await crossed(model, times=2)
+    talk = await talk_until_summary(model, times=2)
 
     [wanted] = model.summaries[1].messages
     assert isinstance(wanted, Human)
@@ -119,7 +119,7 @@ async def test_a_second_summary_includes_the_first() -> None:
     assert sum(is_notice_of_cut(m) for m in talk.session.messages) == 1
 
 
-def weighed(message: Message) -> Node:
+def make_node(message: Message) -> Node:
     return node_of(0, message)
 
 
@@ -147,7 +147,7 @@ async def test_without_a_summary_extracts_are_kept(
 ) -> None:
     model = Model(outcome)
 
-    talk = await crossed(model)
+    talk = await talk_until_summary(model)
 
     assert [one.others_first for one in model.summaries] == list(OTHERS_FIRST[:times])
     summary = talk.compactions[0].summary
@@ -190,7 +190,7 @@ async def test_extracts_list_effects_and_failures() -> None:
 async def test_an_earlier_summary_survives_a_failure() -> None:
     model = Model(lambda: GOOD if len(model.summaries) == 1 else answer("no"))
 
-    talk = await crossed(model, times=3)
+    talk = await talk_until_summary(model, times=3)
 
     assert [bool(made.why) for made in talk.compactions] == [False, True, True]
     assert all("Ada likes tea." in made.summary for made in talk.compactions)
@@ -251,7 +251,7 @@ async def test_ta_48_a_summary_of_an_untrusted_conversation_is_untrusted() -> No
     while len(talk.compactions) < 2:
         await talk.say(LONG)
 
-    assert "forwarded" not in "".join(human(talk.session.messages))
+    assert "forwarded" not in "".join(human_texts(talk.session.messages))
     assert talk.session.taint.label.untrusted
     talk.restart()
     assert talk.session.taint.label.untrusted
@@ -284,9 +284,9 @@ async def test_an_overlong_turn_keeps_its_request() -> None:
     assert len(talk.session.receipts) == 15
     assert len(talk.compactions) > 1
     for request in model.asked[1:]:
-        size = talk.limits().size(sum(node.tokens for node in map(weighed, request.messages)))
+        size = talk.limits().size(sum(node.tokens for node in map(make_node, request.messages)))
         assert size <= 2000
-        assert "Note fifteen things." in human(request.messages)
+        assert "Note fifteen things." in human_texts(request.messages)
         calls = [c.id for m in request.messages if isinstance(m, Assistant) for c in m.calls]
         given = [r.call for m in request.messages if isinstance(m, Results) for r in m.results]
         assert calls == given

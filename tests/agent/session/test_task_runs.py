@@ -12,7 +12,7 @@ from elwood.agent.conversation.run import QUIET, Budget, RunBounds
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, StopRun
-from tests.agent.session.scene import ROUTE, House, World, house
+from tests.agent.session.scene import ROUTE, Process, World, run_process
 from tests.agent.session.scripted import answer, call
 
 TASK = Principal("task:inbox", "inbox", owner=True)
@@ -27,7 +27,7 @@ def world(tmp_path: Path, virtual_time: None) -> World:
 
 
 async def run(
-    h: House,
+    h: Process,
     id_: str,
     text: str,
     bounds: RunBounds = BOUNDS,
@@ -70,7 +70,7 @@ async def test_silent_runs_send_nothing(world: World, said: str, told: str) -> N
         return answer(said)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         done = await run(h, "task:1", "look")
         await h.quiet()
 
@@ -82,7 +82,7 @@ async def test_silent_runs_send_nothing(world: World, said: str, told: str) -> N
 WHY = "The run took longer than 30 minutes"
 
 
-async def stop_run(h: House, id_: str, session: str = "task-inbox") -> RunResult | None:
+async def stop_run(h: Process, id_: str, session: str = "task-inbox") -> RunResult | None:
     """Stop a run, like the scheduler at its limit."""
     return await h.sessions.address.insist(lambda: StopRun(session=session, id=id_, why=WHY))
 
@@ -93,7 +93,7 @@ async def test_a_stopped_run_names_the_interrupted_work(world: World) -> None:
         return call(("c", "hang", "{}"))
 
     world.model = model
-    async with house(world) as h, trio.open_nursery() as nursery:
+    async with run_process(world) as h, trio.open_nursery() as nursery:
         nursery.start_soon(run, h, "task:1", "look")
         await world.effects.hang.wait()
         first = await stop_run(h, "task:1")
@@ -109,11 +109,11 @@ async def test_a_run_stopped_after_a_restart_does_not_continue(world: World) -> 
         raise AssertionError
 
     world.model = model
-    async with house(world) as h, trio.open_nursery() as nursery:
+    async with run_process(world) as h, trio.open_nursery() as nursery:
         nursery.start_soon(run, h, "task:1", "look")
         await trio.sleep(10)
         nursery.cancel_scope.cancel()
-    async with house(world) as h:
+    async with run_process(world) as h:
         result = await stop_run(h, "task:1")
     assert result == RunResult(f"{WHY}. I was still writing the answer.", failed=True)
 
@@ -126,7 +126,7 @@ async def test_a_run_stopped_early_never_starts(world: World) -> None:
         return answer("hello")
 
     world.model = model
-    async with house(world) as h, trio.open_nursery() as nursery:
+    async with run_process(world) as h, trio.open_nursery() as nursery:
         await h.say("work")
         bounds = RunBounds("inbox", fresh=False)
         nursery.start_soon(run, h, "task:1", "look", bounds, "s")
@@ -140,7 +140,7 @@ async def test_a_run_stopped_early_never_starts(world: World) -> None:
 
 
 async def test_an_unknown_run_cannot_be_stopped(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         assert await stop_run(h, "task:1") is None
 
 
@@ -154,7 +154,7 @@ async def test_stopping_a_silent_run_is_confirmed(world: World) -> None:
 
     world.model = model
     bounds = RunBounds("inbox", fresh=False, says="silent")
-    async with house(world) as h, trio.open_nursery() as nursery:
+    async with run_process(world) as h, trio.open_nursery() as nursery:
         nursery.start_soon(run, h, "task:1", "look", bounds, "s", Route("nowhere"))
         await began.wait()
         await h.say("/stop")
@@ -166,7 +166,7 @@ async def test_stopping_a_silent_run_is_confirmed(world: World) -> None:
 
 @pytest.mark.parametrize(("fresh", "said"), [(True, 1), (False, 3)])
 async def test_a_run_starts_empty_or_continues(world: World, fresh: bool, said: int) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         for number in range(3):
             await run(h, f"task:{number}", "look", RunBounds("inbox", fresh=fresh))
 
@@ -181,7 +181,7 @@ async def test_a_failed_run_reports_its_effects(world: World) -> None:
         return call(("c1", "act", '{"name": "x"}'))
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         done = await run(h, "task:1", "look")
         await h.quiet()
 
@@ -201,7 +201,7 @@ async def test_messages_and_runs_have_separate_turns(world: World) -> None:
 
     world.model = model
     bounds = RunBounds("inbox", fresh=False)
-    async with house(world) as h, trio.open_nursery() as nursery:
+    async with run_process(world) as h, trio.open_nursery() as nursery:
         await h.say("first")
         await began.wait()
         nursery.start_soon(run, h, "task:1", "look", bounds, "s")
@@ -221,7 +221,7 @@ async def test_the_daily_note_lists_effective_runs(world: World) -> None:
         return call(("c1", "act", '{"name": "x"}')) if acts else answer(QUIET)
 
     world.model = model
-    async with house(world) as h:
+    async with run_process(world) as h:
         await run(h, "task:1", "look")
         assert h.states["task-inbox"].done is None
         await run(h, "task:2", "act")
@@ -231,7 +231,7 @@ async def test_the_daily_note_lists_effective_runs(world: World) -> None:
 
 
 async def test_a_reminder_needs_no_model(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         bounds = RunBounds("call", says="text")
         assert await run(h, "task:1", "⏰ /call mum", bounds, "s") == RunResult(
             "⏰ /call mum", told=ROUTE
@@ -247,7 +247,7 @@ async def test_a_reminder_needs_no_model(world: World) -> None:
 
 
 async def test_the_owners_conversation_learns_of_posted_news(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         note = RunBounds("inbox", says="note", private=True)
         await run(h, "task:1:note", "Three mails.", note, "s")
         await run(h, "task:1:note", "Three mails.", note, "s")
@@ -262,7 +262,7 @@ async def test_the_owners_conversation_learns_of_posted_news(world: World) -> No
 
 
 async def test_only_the_newest_news_are_kept(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         for number in range(30):
             note = RunBounds("inbox", says="note")
             await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
@@ -276,10 +276,10 @@ async def test_only_the_newest_news_are_kept(world: World) -> None:
 
 
 async def test_a_run_survives_a_restart(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await run(h, "task:1", "look")
         await h.quiet()
-    async with house(world) as h:
+    async with run_process(world) as h:
         assert await run(h, "task:1", "look") == RunResult("re: look", told=ROUTE)
         await h.quiet()
 
@@ -288,7 +288,7 @@ async def test_a_run_survives_a_restart(world: World) -> None:
 
 
 async def test_an_unknown_run_has_no_news(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         asked = await h.sessions.address.ask(Await(session="s", id="task:9"))
 
     assert asked is None

@@ -38,7 +38,7 @@ from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.turn import MAX_CALLS, TurnResult, TurnRun
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.agent.session.gates import MemoryLog, gate_for
+from tests.agent.session.gates import MemoryLog, make_gate
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -55,7 +55,7 @@ class Scene(MemoryLog):
         self.model = ScriptedModel(*steps)
         self.effects = Effects()
         self.turn_run: TurnRun | None = None
-        self.gate = gate_for(
+        self.gate = make_gate(
             self, self.effects.tools(), redactor=Redactor([Secret("hunter2")]), dry_run=dry_run
         )
         self.apply(Received("a", "hello", "me", ROUTE, 0.0))
@@ -274,14 +274,14 @@ async def test_the_model_is_reminded_of_the_receipts() -> None:
     assert [f"✓ act {n}" in second for n in range(3)] == [False, False, True]
 
 
-def looks(number: int, begin: int = 0) -> Completion:
+def call_look(number: int, begin: int = 0) -> Completion:
     numbers = range(begin, begin + number)
     return call(*((f"c{n}", "look", f'{{"name": "{n}"}}') for n in numbers), text="I look.")
 
 
 async def test_excess_calls_in_a_response_are_refused() -> None:
     """Model and person learn of the other calls; the person also after a crash."""
-    scene = Scene(looks(MAX_CALLS + 30), answer("enough"))
+    scene = Scene(call_look(MAX_CALLS + 30), answer("enough"))
 
     await scene.finish()
 
@@ -294,7 +294,7 @@ async def test_excess_calls_in_a_response_are_refused() -> None:
     assert isinstance(said, Assistant)
     assert said.text == "I look."
     assert len(said.calls) == MAX_CALLS
-    turn = Scene(looks(MAX_CALLS + 30), looks(1, 100), answer("enough"))
+    turn = Scene(call_look(MAX_CALLS + 30), call_look(1, 100), answer("enough"))
     await turn.run()
     assert turn.session.turn is not None
     assert turn.session.turn.left_out == 30
@@ -302,7 +302,7 @@ async def test_excess_calls_in_a_response_are_refused() -> None:
 
 async def test_a_turn_limits_its_calls() -> None:
     """The limit applies within the last response and after a restart."""
-    scene = Scene(looks(5), looks(5, 5), answer("not asked for"))
+    scene = Scene(call_look(5), call_look(5, 5), answer("not asked for"))
 
     end = await scene.run(max_calls=7)
 

@@ -44,10 +44,10 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def is_marked(self) -> bool:
-        return footer(self.text, self.receipts).endswith((NOTHING, NOTHING_ELSE))
+        return make_footer(self.text, self.receipts).endswith((NOTHING, NOTHING_ELSE))
 
 
-def footer(text: str, receipts: Sequence[Receipt], effect: Effect = "pure") -> str:
+def make_footer(text: str, receipts: Sequence[Receipt], effect: Effect = "pure") -> str:
     """Return the footer of *text* after calls with this *effect*."""
     session = Session()
     said = Received("a", "do it", "tg:1", Route("console"), 0.0)
@@ -105,7 +105,7 @@ def test_honest_answers_are_rarely_marked() -> None:
     ],
 )
 def test_claims_are_detected_in_many_languages(text: str) -> None:
-    assert footer(text, []) == f"{HEAD}\n{NOTHING}"
+    assert make_footer(text, []) == f"{HEAD}\n{NOTHING}"
 
 
 @pytest.mark.parametrize(
@@ -113,33 +113,33 @@ def test_claims_are_detected_in_many_languages(text: str) -> None:
     ["**I sent it.**", "# I sent it", "_I \u0455\u0435nt it_", "I s\u200bent it", "I\nsent it"],
 )
 def test_markup_and_scripts_hide_no_claim(text: str) -> None:
-    assert NOTHING in footer(text, [])
+    assert NOTHING in make_footer(text, [])
 
 
 @pytest.mark.parametrize("effect", ["keyed", "probe", "once"])
 def test_a_successful_action_supports_the_claim(effect: Effect) -> None:
-    assert footer("Done.", [Receipt("own_tool", "x")], effect) == f"{HEAD}\n✓ own_tool x"
+    assert make_footer("Done.", [Receipt("own_tool", "x")], effect) == f"{HEAD}\n✓ own_tool x"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "denied", "unknown", "dry run", "waiting"])
 def test_only_success_counts(outcome: Outcome) -> None:
-    assert footer("I sent it.", [Receipt("send_message", "Anna", outcome)], "once").endswith(
+    assert make_footer("I sent it.", [Receipt("send_message", "Anna", outcome)], "once").endswith(
         f"\n{NOTHING_ELSE}"
     )
 
 
 def test_reading_is_no_action() -> None:
     look = [Receipt("read_file", "a.md")]
-    assert footer("I checked a.md.", look) == f"{HEAD}\n✓ read_file a.md"
-    assert footer("I saved a.md.", look) == f"{HEAD}\n✓ read_file a.md\n{NOTHING_ELSE}"
-    assert footer("I checked a.md.", []) == f"{HEAD}\n{NOTHING}"
+    assert make_footer("I checked a.md.", look) == f"{HEAD}\n✓ read_file a.md"
+    assert make_footer("I saved a.md.", look) == f"{HEAD}\n✓ read_file a.md\n{NOTHING_ELSE}"
+    assert make_footer("I checked a.md.", []) == f"{HEAD}\n{NOTHING}"
 
 
 def test_a_repetitive_answer_is_scanned_once() -> None:
     """There is no subject, so each word is checked, but not together with all words before it."""
-    assert footer(f"then {'sent ' * 80_000}", []) == ""
+    assert make_footer(f"then {'sent ' * 80_000}", []) == ""
 
 
 def test_an_endless_number_is_text() -> None:
     """Python refuses to parse a number with so many digits."""
-    assert footer(f"é &#{'1' * 5000}; I sent it.", []) == f"{HEAD}\n{NOTHING}"
+    assert make_footer(f"é &#{'1' * 5000}; I sent it.", []) == f"{HEAD}\n{NOTHING}"

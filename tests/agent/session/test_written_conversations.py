@@ -50,25 +50,25 @@ HOSTILE = [
 ]
 
 
-def numbered(entries: list[Entry]) -> list[tuple[int, float, Entry]]:
+def number_entries(entries: list[Entry]) -> list[tuple[int, float, Entry]]:
     return [(seq, float(seq), entry) for seq, entry in enumerate(entries, 1)]
 
 
-def received(id_: str, text: str, *, untrusted: bool = False) -> Received:
+def make_received(id_: str, text: str, *, untrusted: bool = False) -> Received:
     return Received(id_, text, "tg:1", ROUTE, 0.0, untrusted=untrusted)
 
 
 def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
     return [
-        received(asked, text),
+        make_received(asked, text),
         TurnStarted(id_, (asked,), 1, text),
         Replied(id_, id_, (asked,), ROUTE, answer),
     ]
 
 
-def shown(entries: list[Entry]) -> list[str]:
+def read_fences(entries: list[Entry]) -> list[str]:
     """Return the contents of the fenced blocks."""
-    text = export_conversation("s", History("s", numbered(entries)), UTC, "md", redact)
+    text = export_conversation("s", History("s", number_entries(entries)), UTC, "md", redact)
     return re.findall(r"^```text\n(.*)\n```$", text, re.M)
 
 
@@ -83,7 +83,7 @@ def redact(text: str) -> str:
             [
                 *turn("t1", "a", "one", "re: one"),  # 1-3
                 *turn("t2", "b", "two", "re: two"),  # 4-6
-                received("c", "/undo"),  # 7
+                make_received("c", "/undo"),  # 7
                 Resumed(4),  # 8
                 Replied("c", None, ("c",), ROUTE, "taken back"),
                 *turn("t3", "d", "three", "re: three"),
@@ -95,7 +95,7 @@ def redact(text: str) -> str:
         (
             [
                 *turn("t1", "a", "one", "bad"),
-                received("b", "/retry"),
+                make_received("b", "/retry"),
                 Resumed(1),
                 Retried("b", "one"),
                 TurnStarted("t2", ("b",), 1, "one"),
@@ -118,17 +118,17 @@ def redact(text: str) -> str:
 def test_the_current_branch_is_exported_without_commands(
     log: list[Entry], expected: list[str]
 ) -> None:
-    assert shown(log) == expected
+    assert read_fences(log) == expected
 
 
 CALLS: list[Entry] = [
-    received("a", "do it"),
+    make_received("a", "do it"),
     TurnStarted("t1", ("a",), 1, "do it"),
     Said("t1", Assistant((ToolCall("c", "pay", "{}"),), "", "m", msgspec.Raw(b"0")), Usage()),
     CallPending("t1", "c", "pay", "plan", "rent"),
     CallDecided("t1", "c", "plan", "once", "tg:1"),
     CallStarted("t1", "c", "pay", "once", "rent", "plan", "once"),
-    received("b", "and this"),
+    make_received("b", "and this"),
     Joined("t1", ("b",), "and this"),
     CallEnded("t1", "c", "pay", "ok", "done", "rent", Label(untrusted=True), "x", "once"),
     Replied("t1", "t1", ("a", "b"), ROUTE, "It is paid."),
@@ -137,7 +137,7 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_are_shown_between_messages(format_: Format) -> None:
-    text = export_conversation("s", History("s", numbered(CALLS)), UTC, format_, str)
+    text = export_conversation("s", History("s", number_entries(CALLS)), UTC, format_, str)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"
     places = [text.index(words) for words in ("do it", "and this", line, "It is paid.")]
@@ -147,7 +147,7 @@ def test_calls_are_shown_between_messages(format_: Format) -> None:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_an_unloaded_branch_has_no_file(format_: Format) -> None:
-    history = History("s", numbered([*turn("t1", "a", "one", "1"), Archived()]))
+    history = History("s", number_entries([*turn("t1", "a", "one", "1"), Archived()]))
     assert export_conversation("s", history, UTC, format_, str) == ""
 
 
@@ -171,16 +171,16 @@ TREE: list[Entry] = [
 ]
 
 
-def page_of(log: list[Entry], title: str = "x") -> lxml.html.HtmlElement:
-    history = History("s", numbered(log))
+def export_page(log: list[Entry], title: str = "x") -> lxml.html.HtmlElement:
+    history = History("s", number_entries(log))
     return lxml.html.document_fromstring(export_conversation(title, history, UTC, "html", str))
 
 
 def test_the_page_shows_the_branches() -> None:
-    lines = lines_of(History("s", numbered(TREE)))
+    lines = lines_of(History("s", number_entries(TREE)))
     assert [[one.number for one in line] for line in lines] == [[2, 5, 7], [3, 4], [6], [8]]
 
-    page = page_of(TREE)
+    page = export_page(TREE)
 
     contents, main = page.find(".//nav"), page.find(".//main")
     assert contents is not None
@@ -203,7 +203,7 @@ def test_the_page_shows_the_branches() -> None:
 
 def test_an_answer_keeps_its_formatting() -> None:
     text = "# Sum\n\n*all* `x`\n\n|a|b|\n|-|-:|\n|1|2|\n\n```sh\nls <b>\n```\n[y](https://e.org)"
-    page = page_of(turn("t1", "a", "*a*\nb", text))
+    page = export_page(turn("t1", "a", "*a*\nb", text))
 
     [answer] = page.find_class("answer")
     assert answer.findtext("h1") == "Sum"
@@ -216,7 +216,7 @@ def test_an_answer_keeps_its_formatting() -> None:
 
 
 def test_the_page_loads_and_runs_nothing() -> None:
-    text = export_conversation("x", History("s", numbered(CALLS)), UTC, "html", str)
+    text = export_conversation("x", History("s", number_entries(CALLS)), UTC, "html", str)
 
     assert "default-src 'none'" in text
     assert not re.search(r"https?:|url\(|@import|<script|<link|src=", text)
@@ -248,12 +248,12 @@ def build_conversation(text: str) -> list[Entry]:
     ]
 
 
-PLAIN_PAGE = page_of(build_conversation(""))
+PLAIN_PAGE = export_page(build_conversation(""))
 
 
 def check_page(text: str) -> None:
     """Check that *text* adds no element of ours to the page."""
-    page = page_of(build_conversation(text), text)
+    page = export_page(build_conversation(text), text)
     counts, plain = (Counter(one.tag for one in p.iter()) for p in (page, PLAIN_PAGE))
     assert all(counts[tag] == plain[tag] for tag in OURS)
     assert counts.keys() <= plain.keys() | ITS
@@ -304,7 +304,7 @@ def block_kinds(markdown: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_control_characters_are_removed(format_: Format) -> None:
     log = build_conversation("".join(HOSTILE))
-    text = export_conversation("\u202e\x1bx", History("s", numbered(log)), UTC, format_, str)
+    text = export_conversation("\u202e\x1bx", History("s", number_entries(log)), UTC, format_, str)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
     text.encode()
@@ -323,8 +323,11 @@ def test_any_text_stays_in_its_block(text: str) -> None:
 def check_blocks(title: str, who: str, text: str) -> None:
     """Check that *text* adds no block to the file."""
     made, plain = (
-        block_kinds(export_conversation(title, History("s", numbered(log)), UTC, "md", str))
-        for title, log in ((title, talk(who, text)), ("x", talk("x", "x")))
+        block_kinds(export_conversation(title, History("s", number_entries(log)), UTC, "md", str))
+        for title, log in (
+            (title, make_conversation(who, text)),
+            ("x", make_conversation("x", "x")),
+        )
     )
     assert [kind for kind, _ in made] == [kind for kind, _ in plain]
     for kind, inside in made:
@@ -332,7 +335,7 @@ def check_blocks(title: str, who: str, text: str) -> None:
             assert set(inside.split()) <= {"text", "text_special"}
 
 
-def talk(who: str, text: str) -> list[Entry]:
+def make_conversation(who: str, text: str) -> list[Entry]:
     text = text if text.strip() else "x"
     said = Received("a", text, who, ROUTE, 0.0, untrusted=True, speaker=who)
     return [said, TurnStarted("t1", ("a",), 1, text), Replied("t1", "t1", ("a",), ROUTE, text)]

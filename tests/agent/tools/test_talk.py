@@ -74,7 +74,7 @@ class Speaker:
         return await self.tools.ask_user(given, self.context())
 
 
-def speaker(
+def make_speaker(
     folder: Path,
     mailbox: Mailbox[OutboxMail],
     here: Route | None = None,
@@ -89,12 +89,12 @@ def speaker(
 
 
 @asynccontextmanager
-async def talking(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Speaker]]:
+async def run_speaker(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Speaker]]:
     async with fake_telegram() as fake, outbox(fake) as out:
-        yield fake, speaker(folder, out.mailbox)
+        yield fake, make_speaker(folder, out.mailbox)
 
 
-def put(hands: Speaker, name: str, content: bytes) -> None:
+def write_file(hands: Speaker, name: str, content: bytes) -> None:
     path = hands.workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -112,9 +112,9 @@ async def send(hands: Speaker, text: str = "", to: str = "here", *files: str) ->
 
 async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
     every = bytes(range(256)) * 50 + b"\r\n--boundary--\r\n"
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "sub/data.bin", every)
-        put(hands, 'Übel;"e\n.txt', b"x")
+    async with run_speaker(tmp_path) as (fake, hands):
+        write_file(hands, "sub/data.bin", every)
+        write_file(hands, 'Übel;"e\n.txt', b"x")
         said = await send(hands, "both", "here", "sub/data.bin")
         assert said == f"sent as message {OWNER}:1"
         [sent] = fake.sent
@@ -129,11 +129,11 @@ async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
 
 
 async def test_unsupported_pictures_are_sent_as_files(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "a.png", PNG)
-        put(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
-        put(hands, "c.png", b"no picture")
-        put(hands, "large.png", PNG + bytes(6 << 20))
+    async with run_speaker(tmp_path) as (fake, hands):
+        write_file(hands, "a.png", PNG)
+        write_file(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
+        write_file(hands, "c.png", b"no picture")
+        write_file(hands, "large.png", PNG + bytes(6 << 20))
         await send(hands, "look", "here", "a.png", "c.png", "b.jpg", "large.png")
         assert [m.text for m in fake.sent] == ["look", "", "", ""]
         assert ["photo" in m.params for m in fake.sent] == [True, False, False, False]
@@ -142,9 +142,9 @@ async def test_unsupported_pictures_are_sent_as_files(tmp_path: Path) -> None:
 
 
 async def test_a_long_text_precedes_the_file(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "a.txt", b"a")
-        put(hands, "b.txt", b"b")
+    async with run_speaker(tmp_path) as (fake, hands):
+        write_file(hands, "a.txt", b"a")
+        write_file(hands, "b.txt", b"b")
         said = await send(hands, "😀" * 600, "here", "a.txt", "b.txt")
         assert said == (
             f"sent as message {OWNER}:1 (the text), {OWNER}:2 (a.txt), {OWNER}:3 (b.txt)"
@@ -158,8 +158,8 @@ async def test_a_long_text_precedes_the_file(tmp_path: Path) -> None:
 
 async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
-        hands = speaker(tmp_path, out.mailbox, GROUP)
-        put(hands, "a.txt", b"a")
+        hands = make_speaker(tmp_path, out.mailbox, GROUP)
+        write_file(hands, "a.txt", b"a")
         await send(hands, "here", "here", "a.txt")
         await send(hands, "to the owner", "owner")
         assert [m.chat for m in fake.sent] == [-100, OWNER]
@@ -170,7 +170,7 @@ async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
 async def test_the_owner_gets_it_on_their_last_route(tmp_path: Path) -> None:
     other = OWNER + 1
     async with fake_telegram() as fake, outbox(fake) as out:
-        hands = speaker(tmp_path, out.mailbox, GROUP, owners=(OWNER, other))
+        hands = make_speaker(tmp_path, out.mailbox, GROUP, owners=(OWNER, other))
         await send(hands, "one", "owner")
         hands.channels.note_owner_route(Route("telegram", str(other), "3", reply_to="9"))
         await send(hands, "two", "owner")
@@ -181,7 +181,7 @@ async def test_the_owner_gets_it_on_their_last_route(tmp_path: Path) -> None:
 
 
 async def test_a_recipient_must_be_admitted(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
+    async with run_speaker(tmp_path) as (fake, hands):
         await send(hands, "hi Eve", f"tg:{FRIEND}")
         assert fake.texts(FRIEND) == ["hi Eve"]
         with pytest.raises(ToolFailure, match="no one with this id"):
@@ -192,8 +192,8 @@ async def test_a_recipient_must_be_admitted(tmp_path: Path) -> None:
 
 
 async def test_the_plan_shows_everything(tmp_path: Path) -> None:
-    hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1))
-    put(hands, "sub/a.txt", b"hello")
+    hands = make_speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1))
+    write_file(hands, "sub/a.txt", b"hello")
     sha = hashlib.sha256(b"hello").hexdigest()
     text = f"hi\nFile other.txt: 1 bytes, sha256 {sha}\nTo tg:1"
     plan = await hands.tools.plan_message(
@@ -225,7 +225,7 @@ async def test_the_plan_shows_everything(tmp_path: Path) -> None:
 async def test_only_the_address_names_the_recipient(
     tmp_path: Path, here: Route, to: str, whom: str
 ) -> None:
-    hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
+    hands = make_speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
     plan = await hands.tools.plan_message(MessageToSend("hi", to), hands.context())
     assert isinstance(plan.action, SendMessage)
     assert plan.action.to == whom
@@ -233,9 +233,9 @@ async def test_only_the_address_names_the_recipient(
 
 async def test_changed_files_are_not_sent(tmp_path: Path) -> None:
     """AP-08 and AP-09: a file, or the target of its link, changed after the approval."""
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "a.txt", b"harmless")
-        put(hands, "b.txt", b"another")
+    async with run_speaker(tmp_path) as (fake, hands):
+        write_file(hands, "a.txt", b"harmless")
+        write_file(hands, "b.txt", b"another")
         (hands.workspace / "link").symlink_to("a.txt")
         for name in ("a.txt", "link"):
             given = MessageToSend("see", files=(name,))
@@ -244,7 +244,7 @@ async def test_changed_files_are_not_sent(tmp_path: Path) -> None:
                 (hands.workspace / "link").unlink()
                 (hands.workspace / "link").symlink_to("b.txt")
             else:
-                put(hands, "a.txt", b"harmful!")
+                write_file(hands, "a.txt", b"harmful!")
             after = await hands.tools.plan_message(given, hands.context())
             assert exact("t", "d", "", before) != exact("t", "d", "", after)
             with pytest.raises(ToolFailure, match="changed after the approval"):
@@ -255,13 +255,13 @@ async def test_changed_files_are_not_sent(tmp_path: Path) -> None:
 
 
 async def test_problems_are_reported_before_sending(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "good.txt", b"x")
-        put(hands, ".env", b"x")
-        put(hands, "empty", b"")
-        put(hands, "half", b"")
+    async with run_speaker(tmp_path) as (fake, hands):
+        write_file(hands, "good.txt", b"x")
+        write_file(hands, ".env", b"x")
+        write_file(hands, "empty", b"")
+        write_file(hands, "half", b"")
         os.truncate(hands.workspace / "half", MAX_BYTES // 2 + 1)
-        put(hands, "other", b"")
+        write_file(hands, "other", b"")
         os.truncate(hands.workspace / "other", MAX_BYTES // 2)
         (hands.workspace / "out").symlink_to("/etc/passwd")
         for files, words in (
@@ -284,8 +284,8 @@ async def test_problems_are_reported_before_sending(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["lose", "drop"])
 async def test_a_lost_response_leaves_the_delivery_unknown(tmp_path: Path, kind: str) -> None:
-    async with talking(tmp_path) as (fake, hands):
-        put(hands, "a.txt", b"a")
+    async with run_speaker(tmp_path) as (fake, hands):
+        write_file(hands, "a.txt", b"a")
         fake.fault("sendDocument", kind)
         with pytest.raises(ToolFailure, match=r"a\.txt with text may or may not have") as caught:
             await send(hands, "hi", "here", "a.txt")
@@ -294,7 +294,7 @@ async def test_a_lost_response_leaves_the_delivery_unknown(tmp_path: Path, kind:
 
 
 async def test_a_certain_failure_is_reported(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
+    async with run_speaker(tmp_path) as (fake, hands):
         fake.blocked.add(FRIEND)
         with pytest.raises(ToolFailure, match=r"not sent: the text: .*blocked") as caught:
             await send(hands, "hi", f"tg:{FRIEND}")
@@ -327,9 +327,9 @@ async def test_a_partial_delivery_is_reported(
     tmp_path: Path, outcome: PostResult, unknown: bool, words: str
 ) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = speaker(tmp_path, mailbox)
+    hands = make_speaker(tmp_path, mailbox)
     for name in ("a.txt", "b.txt", "c.txt"):
-        put(hands, name, b"x")
+        write_file(hands, name, b"x")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answer, mailbox, Sent("1"), outcome)
         with pytest.raises(ToolFailure) as caught:
@@ -342,9 +342,9 @@ async def test_a_partial_delivery_is_reported(
 
 async def test_a_silent_outbox_is_reported(tmp_path: Path, autojump_clock: MockClock) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = speaker(tmp_path, mailbox)
-    put(hands, "a.txt", b"x")
-    put(hands, "b.txt", b"x")
+    hands = make_speaker(tmp_path, mailbox)
+    write_file(hands, "a.txt", b"x")
+    write_file(hands, "b.txt", b"x")
 
     async def slowly() -> None:
         await trio.sleep(100)
@@ -361,7 +361,7 @@ async def test_a_silent_outbox_is_reported(tmp_path: Path, autojump_clock: MockC
 
 async def test_a_crashed_outbox_leaves_the_delivery_unknown(tmp_path: Path) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = speaker(tmp_path, mailbox)
+    hands = make_speaker(tmp_path, mailbox)
 
     async def crash() -> None:
         await answer(mailbox, None)
@@ -379,8 +379,8 @@ async def test_a_crashed_outbox_leaves_the_delivery_unknown(tmp_path: Path) -> N
 
 async def test_concurrent_files_are_limited(tmp_path: Path) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = speaker(tmp_path, mailbox)
-    put(hands, "a.txt", b"x")
+    hands = make_speaker(tmp_path, mailbox)
+    write_file(hands, "a.txt", b"x")
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_UPLOADS):
             nursery.start_soon(partial(send, hands, "", "here", "a.txt"))
@@ -399,7 +399,7 @@ async def test_concurrent_files_are_limited(tmp_path: Path) -> None:
 
 
 async def test_a_question_has_buttons_and_does_not_wait(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
+    async with run_speaker(tmp_path) as (fake, hands):
         said = await hands.ask(AskUser("Which **one**?", ("tea", "no\u202e tea")))
         assert said == (
             "asked (1. tea, 2. no tea); the answer will come as the next message: end your turn"
@@ -412,7 +412,7 @@ async def test_a_question_has_buttons_and_does_not_wait(tmp_path: Path) -> None:
 
 
 async def test_the_fate_of_a_question_is_reported(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
+    async with run_speaker(tmp_path) as (fake, hands):
         for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
             with pytest.raises(ToolFailure, match="options must differ"):
                 await hands.ask(AskUser("?", options))
@@ -427,10 +427,10 @@ async def test_the_fate_of_a_question_is_reported(tmp_path: Path) -> None:
 
 
 async def test_pictures_are_grouped(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands):
+    async with run_speaker(tmp_path) as (fake, hands):
         for name in ("a.png", "b.png"):
-            put(hands, name, PNG + name.encode())
-        put(hands, "c.txt", b"text")
+            write_file(hands, name, PNG + name.encode())
+        write_file(hands, "c.txt", b"text")
         said = await send(hands, "look", "here", "a.png", "b.png", "c.txt")
         assert "(a.png, b.png with text), " in said
         assert said.endswith("(c.txt)")

@@ -8,7 +8,7 @@ import pytest
 from elwood.app.cli import main
 from elwood.features.backup.store import take
 from elwood.foundation.storage.disk import lock_state
-from tests.app.test_cli import configured, elwood
+from tests.app.test_cli import elwood, write_config
 from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path) -> Path:
     furnish(here)
     (here.workspace / "away").symlink_to("/etc")
     paths = f'[paths]\nstate = "{here.state}"\nworkspace = "{here.workspace}"\n'
-    configured(tmp_path, f"{paths}[backup]\nkeep = 1\n")
+    write_config(tmp_path, f"{paths}[backup]\nkeep = 1\n")
     return tmp_path
 
 

@@ -43,7 +43,7 @@ from elwood.features.control.actor import (
 from elwood.features.control.view import encode_fitting
 from elwood.foundation.net import control as wire
 from elwood.foundation.runtime import ActorTable, Child, Mailbox, inline, report_error, show_wait
-from tests.foundation.runtime.scene import child, house
+from tests.foundation.runtime.scene import make_child, run_app
 
 SECRET = "sk-very-secret"
 # Nested deeper than a parser accepts.
@@ -108,8 +108,8 @@ async def busy(mailbox: Mailbox[Any]) -> None:
 async def running(
     folder: Path, answering: Callable[[Mailbox[Any]], Awaitable[None]] = approve
 ) -> AsyncIterator[Setting]:
-    approvals = child("approvals", answering, grace=0)
-    others = child("busy", busy, grace=0)
+    approvals = make_child("approvals", answering, grace=0)
+    others = make_child("busy", busy, grace=0)
     actor_table = ActorTable(trio.current_time)
     mailbox = Mailbox[None]("control", 16)
 
@@ -128,7 +128,7 @@ async def running(
         blocking=inline,
     )
     setting = Setting(folder, approvals.mailbox, actor_table)
-    async with house(approvals, others) as scene, trio.open_nursery() as nursery:
+    async with run_app(approvals, others) as scene, trio.open_nursery() as nursery:
         setting.actor_table.statuses.update(scene.actor_table.statuses)
         nursery.start_soon(control.run, mailbox)
         await trio.testing.wait_all_tasks_blocked()
@@ -211,7 +211,7 @@ async def test_another_file_in_its_place_is_reported_and_waited_for(
     (folder / wire.NAME).write_text("precious")
     control = Control(folder, (), redact=str, blocking=inline)
     actor = Child(Mailbox[None]("control", 1), control.run)
-    async with house(actor) as scene:
+    async with run_app(actor) as scene:
         await trio.sleep(30)
         (trouble,) = scene.actor_table.statuses["control"].troubles.values()
         assert "not a socket; move it away" in trouble.error

@@ -18,7 +18,7 @@ from elwood.features.daily_notes.parts import GATHER, NOTE, DailyNotesExtension
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
-from tests.agent.session.scene import ROUTE, House, World, house
+from tests.agent.session.scene import ROUTE, Process, World, run_process
 from tests.agent.session.test_actor import wake_up
 
 DAY = 86_400.0
@@ -34,7 +34,7 @@ def world(tmp_path: Path, virtual_time: None) -> World:
     world.folder.mkdir()
     world.archive = 30 * 86_400.0  # these conversations span days
 
-    def extend(one: House) -> list[Callable[[SessionLog], SessionExtension]]:
+    def extend(one: Process) -> list[Callable[[SessionLog], SessionExtension]]:
         notes = DailyNotes(Root(tmp_path), world.zone, inline, str, no_records)
         return [lambda log: DailyNotesExtension(notes, world.now, log)]
 
@@ -51,7 +51,7 @@ def heard(request: Complete) -> list[str]:
 
 
 async def test_only_the_first_turn_of_a_day_includes_recent_days(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("one", "two")
         await trio.sleep(DAY)
         await h.talk("three", "four")
@@ -64,19 +64,19 @@ async def test_only_the_first_turn_of_a_day_includes_recent_days(world: World) -
 
 async def test_a_restart_sends_the_logged_notes(world: World) -> None:
     """A restart sends the same bytes, even if the notes have changed."""
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("one")
         await trio.sleep(DAY)
         await h.talk("two")
     before = heard(world.asked[-1])
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("three")
 
     assert heard(world.asked[-1])[:2] == before
 
 
 async def test_notes_are_shown_only_to_the_owner(world: World) -> None:
-    async def say(h: House, session: str, route: Route, owner: bool) -> None:
+    async def say(h: Process, session: str, route: Route, owner: bool) -> None:
         await h.sessions.address.insist(
             lambda: Inbound(
                 session=session,
@@ -89,7 +89,7 @@ async def test_notes_are_shown_only_to_the_owner(world: World) -> None:
         )
         await h.quiet()
 
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("a secret plan")
         await trio.sleep(2 * GATHER)
         await say(h, "guest", ROUTE, owner=False)
@@ -110,7 +110,7 @@ async def test_a_crash_before_the_note_loses_nothing(world: World, tmp_path: Pat
 
 async def test_an_unwritable_note_does_not_block_turns(world: World, tmp_path: Path) -> None:
     (tmp_path / "threads").write_text("not a folder")
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("one")
         await trio.sleep(2 * GATHER)
         assert any(NOTE in status.troubles for status in h.actor_table.statuses.values())

@@ -18,7 +18,7 @@ from elwood.features.files.search_tools import (
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
 from tests.features.files.test_files import CONTEXT, put
-from tests.foundation.storage.confined import SENTINEL, build
+from tests.foundation.storage.confined import SENTINEL, build_tree
 
 FIND, GREP = search_tools(WorkspaceFiles(Root(Path("/nonexistent"))), inline)
 
@@ -142,7 +142,7 @@ async def test_many_names_are_cut_with_a_note(root: Root) -> None:
 
 
 async def test_no_search_gets_out_or_shows_a_secret(tmp_path: Path) -> None:
-    root = Root(build(tmp_path))
+    root = Root(build_tree(tmp_path))
     assert SENTINEL not in "".join(await lines(Grep("."), root))
     assert await lines(Find("secret.txt"), root) == ["no match"]
     for path in ("..", "link_out", "link_dir_out", ".env", "hard_out", "pipe", "/etc"):

@@ -23,12 +23,12 @@ from elwood.foundation.sandbox.settings import FolderMount, SandboxSettings
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import Root
-from tests.app.test_config import complaints, configured
+from tests.app.test_config import load_problems, load_text
 from tests.foundation.sandbox.conftest import has_bubblewrap, has_landlock
 from tests.foundation.sandbox.scene import Home, make_home
 from tests.foundation.storage import confined
 from tests.foundation.storage.confined import SENTINEL, snapshot
-from tests.foundation.storage.test_files import STILL, take
+from tests.foundation.storage.test_files import STILL, read_path
 
 __all__ = ["has_bubblewrap", "has_landlock"]
 CHAT = Route("telegram", "7")
@@ -37,7 +37,7 @@ CHAT = Route("telegram", "7")
 @pytest.mark.parametrize("row", STILL, ids=lambda row: row["id"])
 def test_row_of_the_path_corpus_in_a_mount(tmp_path: Path, row: dict[str, Any]) -> None:
     """Closed are the paths closed in a workspace, and each folder with a leading dot."""
-    top = confined.build(tmp_path)
+    top = confined.build_tree(tmp_path)
     (tmp_path / "desk").mkdir()
     mount = MountedRoot(Root(top, dots=False), "/mounts/m")
     files = WorkspaceFiles(Root(tmp_path / "desk"), [mount])
@@ -45,7 +45,7 @@ def test_row_of_the_path_corpus_in_a_mount(tmp_path: Path, row: dict[str, Any]) 
     path = row["input"].replace("{ROOT}", str(top)).replace("{BASE}", str(tmp_path))
     root, inner, _ = files.resolve(path if path.startswith("/") else f"/mounts/m/{path}", CHAT)
     try:
-        shown, got = take(root, row["op"], inner), "allow"
+        shown, got = read_path(root, row["op"], inner), "allow"
     except PathRefused as error:
         shown, got = str(error), "block"
     assert got in row.get("accept", [row["expected"]]) or (got, "/.git" in f"/{path}") == (
@@ -251,7 +251,7 @@ def test_all_problems_of_mounts_are_reported_together(
     ]
     tables = "".join(f"\n[[sandbox.mounts]]\n{one}" for one in mounts)
     said = [
-        one.removeprefix("config.toml: sandbox.") for one in complaints(tmp_path, text + tables)
+        one.removeprefix("config.toml: sandbox.") for one in load_problems(tmp_path, text + tables)
     ]
     here = str(tmp_path)
     assert said == [
@@ -270,9 +270,9 @@ def test_all_problems_of_mounts_are_reported_together(
         f"mounts[9].path: it would show the home folder, {here}/b/home; mount a folder without it",
     ]
     sound = f'{text}\n[[sandbox.mounts]]\npath = "{here}/fine"\nname = "fine"\nchats = [7]'
-    (found,) = configured(tmp_path, sound).get(SandboxSettings).mounts
+    (found,) = load_text(tmp_path, sound).get(SandboxSettings).mounts
     assert found == FolderMount(path=tmp_path / "fine", name="fine", chats=(7,))
-    assert complaints(tmp_path, "sandbox.mounts = 5") == [
+    assert load_problems(tmp_path, "sandbox.mounts = 5") == [
         "config.toml: sandbox.mounts: expected a list, found the number 5; "
         "begin each with [[sandbox.mounts]]"
     ]

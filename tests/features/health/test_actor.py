@@ -55,7 +55,7 @@ from elwood.foundation.runtime import (
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import DiskFull, Space
 from tests.foundation.net.test_systemd import Systemd
-from tests.foundation.runtime.scene import child
+from tests.foundation.runtime.scene import make_child
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 OWNER = Route("telegram", chat="1")
@@ -156,7 +156,7 @@ async def watched(
     if warning:
         actor_table.warn("weather", warning)
     channel = channel or Channel()
-    outbox = outbox or child("outbox", channel.run, ENDLESS, capacity=2, grace=1)
+    outbox = outbox or make_child("outbox", channel.run, ENDLESS, capacity=2, grace=1)
     mailbox = Mailbox[Event]("health", 256)
     health = Health(
         actor_table,
@@ -208,7 +208,7 @@ async def test_the_owner_gets_one_alarm_and_one_message_when_it_is_over() -> Non
             await trio.sleep(400)
         await trio.sleep_forever()
 
-    async with watched(child("it", deaf_poll, grace=0)) as setting:
+    async with watched(make_child("it", deaf_poll, grace=0)) as setting:
         await trio.sleep(69)
         assert setting.channel.texts == []
         await trio.sleep(61)
@@ -243,7 +243,7 @@ async def test_secrets_do_not_reach_the_owner() -> None:
     async def leaky(mailbox: Mailbox[Any]) -> None:
         await fail("the model", [f"401 for {SECRET}"] * 3, 0)
 
-    async with watched(child("it", leaky, grace=0)) as setting:
+    async with watched(make_child("it", leaky, grace=0)) as setting:
         await trio.sleep(10)
         (text,) = setting.channel.texts
         assert SECRET not in text
@@ -252,7 +252,7 @@ async def test_secrets_do_not_reach_the_owner() -> None:
 
 @pytest.mark.parametrize("answer", [Unsent("no route"), Undeliverable("blocked")])
 async def test_an_unsent_alarm_is_sent_later(answer: PostResult) -> None:
-    async with watched(child("it", two_pollers, grace=0), channel=Channel()) as setting:
+    async with watched(make_child("it", two_pollers, grace=0), channel=Channel()) as setting:
         setting.channel.answer = answer
         await trio.sleep(40)
         assert 2 <= len(setting.channel.posts) <= 5, "tried again, but not without pause"
@@ -266,7 +266,7 @@ async def test_an_unsent_alarm_is_sent_later(answer: PostResult) -> None:
 
 async def test_an_uncertain_delivery_is_repeated_with_a_mark() -> None:
     channel = Channel(answer=Unsure("the connection broke"))
-    async with watched(child("it", two_pollers, grace=0), channel=channel):
+    async with watched(make_child("it", two_pollers, grace=0), channel=channel):
         await trio.sleep(12)
         channel.answer = Sent("1")
         await trio.sleep(60)
@@ -282,8 +282,8 @@ async def test_a_stuck_outbox_is_logged_and_reported_when_it_is_back(
         await trio.sleep(200)
         await channel.run(mailbox)
 
-    outbox = child("outbox", deaf_at_first, ENDLESS, capacity=1, grace=0)
-    async with watched(child("it", two_pollers, grace=0), outbox=outbox, channel=channel):
+    outbox = make_child("outbox", deaf_at_first, ENDLESS, capacity=1, grace=0)
+    async with watched(make_child("it", two_pollers, grace=0), outbox=outbox, channel=channel):
         await trio.sleep(199)
         stuck = {r.__dict__["actor"] for r in caplog.records if r.message == "stuck"}
         assert stuck == {"it", "outbox"}
@@ -331,7 +331,7 @@ async def test_stopping_is_also_sent_after_an_escalation(systemd: Systemd) -> No
         raise Bug
 
     with pytest.RaisesGroup(Escalated):
-        async with watched(child("bad", bad, RestartPolicy(max_crashes=0)), systemd=systemd):
+        async with watched(make_child("bad", bad, RestartPolicy(max_crashes=0)), systemd=systemd):
             await trio.sleep(20)
     assert systemd.received().count("STOPPING=1") == 1
 
@@ -349,8 +349,8 @@ async def test_the_watchdog_is_fed_while_the_vital_actors_respond(systemd: Syste
         async for _ in mailbox:
             pass
 
-    it = child("sessions", sessions)
-    other = child("other", two_pollers, grace=0)
+    it = make_child("sessions", sessions)
+    other = make_child("other", two_pollers, grace=0)
     async with watched(it, other, systemd=systemd, vital={"sessions": VITAL}):
         it.mailbox.address.offer("a message")
         for _ in range(30):
@@ -370,7 +370,7 @@ async def test_the_watchdog_is_not_fed_while_a_vital_actor_is_down(
 
     crashes = 0 if ill == "gave up" else None
     policy = RestartPolicy(mode="transient", max_crashes=crashes, first_delay=3600, max_delay=3600)
-    it = child("somebody else" if ill == "missing" else "sessions", sessions, policy, grace=0)
+    it = make_child("somebody else" if ill == "missing" else "sessions", sessions, policy, grace=0)
     async with watched(it, systemd=systemd, vital={"sessions": VITAL}):
         it.mailbox.address.offer("a message")
         await trio.sleep(VITAL - 2)
@@ -394,7 +394,7 @@ async def test_the_watchdog_is_fed_again_after_recovery_and_while_stopping(
             pass
         await trio.sleep(20)  # the last turn ends while Elwood stops
 
-    it = child("sessions", sessions, grace=60)
+    it = make_child("sessions", sessions, grace=60)
     async with watched(it, systemd=systemd, vital={"sessions": 90}) as setting:
         it.mailbox.address.offer("a message")
         await trio.sleep(199)

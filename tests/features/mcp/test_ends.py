@@ -13,8 +13,12 @@ import trio
 import elwood
 from elwood.foundation.sandbox.children import family
 from tests.features.mcp.house import fake, living
-from tests.foundation.sandbox.scene import living as sleeping
-from tests.foundation.sandbox.scene import marker, until, without_bubblewrap
+from tests.foundation.sandbox.scene import (
+    make_marker,
+    sleeping_processes,
+    wait_until,
+    without_bubblewrap,
+)
 
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 ROOT = Path(elwood.__file__).parent.parent
@@ -26,15 +30,15 @@ GROWTH = 30
 async def test_no_child_of_a_server_survives_a_killed_elwood(tmp_path: Path, rung: str) -> None:
     if rung == "bubblewrap" and (why := without_bubblewrap()):
         pytest.skip(f"MCP IN THE SANDBOX NOT TESTED: {why}")
-    mark = marker()
+    mark = make_marker()
     argv = [sys.executable, "-m", "tests.features.mcp.victim", rung, str(tmp_path), mark]
     async with trio.open_nursery() as nursery:
         start = partial(trio.run_process, argv, cwd=ROOT, stdout=subprocess.PIPE, check=False)
         process = await nursery.start(start)
         assert (await process.stdout.receive_some()).startswith(b"ready")
-        assert len(sleeping(mark)) == 1
+        assert len(sleeping_processes(mark)) == 1
         process.kill()
-    await until(lambda: not sleeping(mark))
+    await wait_until(lambda: not sleeping_processes(mark))
     # The next one finds no process to end, and starts normally.
     async with living(tmp_path, sandbox=rung, fake=fake()) as house:
         await house.until("/mcp show fake", ": ready;")
@@ -69,5 +73,5 @@ async def test_killing_a_server_again_and_again_leaves_nothing(
         for _ in range(cycles):
             await cycle()
         with trio.fail_after(60):  # threads and sockets of others may come and go
-            await until(lambda: held() == before)
+            await wait_until(lambda: held() == before)
         assert megabytes() < size + GROWTH

@@ -23,8 +23,12 @@ from tests.features.mcp.fake_server import DO, ECHO
 from tests.features.mcp.house import FREE, HERE, SERVER, House, fake, living
 from tests.features.mcp.rig import ECHO as ECHO_TOOL
 from tests.features.mcp.rig import tool
-from tests.foundation.sandbox.scene import living as sleeping
-from tests.foundation.sandbox.scene import marker, until, without_bubblewrap
+from tests.foundation.sandbox.scene import (
+    make_marker,
+    sleeping_processes,
+    wait_until,
+    without_bubblewrap,
+)
 
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 
@@ -72,12 +76,12 @@ async def test_mcp_01_02_a_server_that_exits_harms_nothing_else(tmp_path: Path) 
 
 
 async def test_mcp_03_a_server_that_says_nothing_is_killed(tmp_path: Path) -> None:
-    mark = marker()
+    mark = make_marker()
     mute = fake({"start": [["child", mark], ["sleep", 1000]]}, start_timeout=1.0)
     async with living(tmp_path, fake=mute) as house:
         said = await house.until("/mcp", "not retrying")
         assert "did not answer within 1 s" in said
-        await until(lambda: not sleeping(mark))
+        await wait_until(lambda: not sleeping_processes(mark))
 
 
 async def test_mcp_04_10_a_hanging_call_times_out_and_its_answer_is_dropped(tmp_path: Path) -> None:
@@ -195,18 +199,18 @@ async def test_mcp_12_a_server_has_limits(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("walls")
 @pytest.mark.parametrize("kind", ["bubblewrap", "direct"])
 async def test_mcp_13_no_child_of_a_server_survives_it(tmp_path: Path, kind: str) -> None:
-    mark = marker()
+    mark = make_marker()
     server = walled() if kind == "bubblewrap" else fake()
     async with living(tmp_path, sandbox=kind, fake=server) as house:  # type: ignore[arg-type]
         await ready(house)
         await house.do(["child", mark], ["text", "started"])
-        await until(lambda: len(sleeping(mark)) == 1)
+        await wait_until(lambda: len(sleeping_processes(mark)) == 1)
         await house.ask("/mcp disable fake")
-        await until(lambda: not sleeping(mark))
+        await wait_until(lambda: not sleeping_processes(mark))
         await house.ask("/mcp enable fake")
         await ready(house)
         await house.do(["child", mark], ["text", "started"])
-    assert not sleeping(mark)
+    assert not sleeping_processes(mark)
 
 
 def test_mcp_14_15_a_name_has_the_servers_prefix_and_fits_models() -> None:

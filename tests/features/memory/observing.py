@@ -29,7 +29,7 @@ from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
-from tests.agent.session.scene import ROUTE, House, World, echo
+from tests.agent.session.scene import ROUTE, Process, World, echo
 from tests.agent.session.scripted import answer
 
 QUIET = 120.0
@@ -125,7 +125,7 @@ class Scene:
         await trio.sleep(self.slow)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def extend(self, one: House) -> list[Callable[[SessionLog], SessionExtension]]:
+    def extend(self, one: Process) -> list[Callable[[SessionLog], SessionExtension]]:
         redact = Redactor([Secret("hunter2")])
         learning = Learning(
             lambda: self.settings,
@@ -137,7 +137,7 @@ class Scene:
         return [lambda log: MemoryExtension(self.notebook, learning, 0, self.world.idle, log)]
 
 
-async def hear(h: House, text: str) -> None:
+async def hear(h: Process, text: str) -> None:
     """Send a message as another person."""
     await h.sessions.address.insist(
         lambda: Inbound(

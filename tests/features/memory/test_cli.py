@@ -15,7 +15,7 @@ from elwood.features.memory.parts import control_command
 from elwood.foundation.net.control import NAME
 from elwood.foundation.runtime import Mailbox, in_thread
 from elwood.foundation.storage.disk import lock_state as lock
-from tests.app.test_cli import configured, elwood
+from tests.app.test_cli import elwood, write_config
 from tests.features.memory.store_alone import draft, holding, opened, remembering, save
 
 
@@ -23,7 +23,7 @@ from tests.features.memory.store_alone import draft, holding, opened, rememberin
 def home(tmp_path: Path) -> Path:
     """A home with three notes, in a state folder without a running Elwood."""
     state = tmp_path / "state"
-    configured(tmp_path, f'[paths]\nstate = "{state}"\n')
+    write_config(tmp_path, f'[paths]\nstate = "{state}"\n')
     now = 0.0
     with opened(state, clock=lambda: now) as memory:
         save(memory, "tea", "Green tea, from Zanzibar")

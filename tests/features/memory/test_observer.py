@@ -8,7 +8,7 @@ import trio.testing
 
 from elwood.agent.models.messages import BudgetSpent, Complete, Completed, ModelUnavailable
 from elwood.features.memory.settings import LearningSettings
-from tests.agent.session.scene import house
+from tests.agent.session.scene import run_process
 from tests.agent.session.scripted import answer
 from tests.features.memory.observing import QUIET, TEA, Scene, facts
 
@@ -19,7 +19,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def test_a_quiet_conversation_is_observed_once(scene: Scene, autojump_clock: object) -> None:
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(QUIET - 5)
         assert not scene.passes
@@ -34,7 +34,7 @@ async def test_a_quiet_conversation_is_observed_once(scene: Scene, autojump_cloc
 
 
 async def test_only_new_messages_are_observed(scene: Scene, autojump_clock: object) -> None:
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         for text in ("number one", "number two"):
             await h.say(text)
             await trio.sleep(300)
@@ -48,7 +48,7 @@ async def test_a_message_during_a_pass_is_answered_immediately(
     scene: Scene, autojump_clock: object
 ) -> None:
     scene.slow = 20.0
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("one")
         await trio.sleep(QUIET + 5)
         assert len(scene.passes) == 1
@@ -68,7 +68,7 @@ async def test_messages_retracted_during_a_pass_are_not_learned(
     scene: Scene, autojump_clock: object
 ) -> None:
     scene.slow = 20.0
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(QUIET + 5)
         await h.say("/undo")
@@ -83,12 +83,12 @@ async def test_a_restart_neither_repeats_nor_skips(
     scene: Scene, autojump_clock: object, at: float
 ) -> None:
     scene.slow = 20.0
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(at)
     assert not scene.notebook.notes
     for _ in range(2):  # the first wake-up has work, the second none
-        async with house(scene.world):
+        async with run_process(scene.world):
             await trio.sleep(300)
 
     assert len(scene.passes) == 1 + (at > QUIET)
@@ -102,16 +102,16 @@ async def test_a_crash_before_the_record_repeats_one_pass(
 ) -> None:
     """A fact learned twice counts once."""
     scene.settings = LearningSettings(mode="suggest", threshold=3)
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(60)
     scene.notebook.full = "no room"
-    async with house(scene.world):
+    async with run_process(scene.world):
         await trio.sleep(1000)
     assert len(scene.passes) == 1
     scene.notebook.full = ""
     for _ in range(2):
-        async with house(scene.world):
+        async with run_process(scene.world):
             await trio.sleep(1000)
 
     assert len(scene.passes) == 2
@@ -120,7 +120,7 @@ async def test_a_crash_before_the_record_repeats_one_pass(
 
 async def test_nonsense_contains_no_facts(scene: Scene, autojump_clock: object) -> None:
     scene.answers = [answer("I think you like tea.")]
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(2000)
 
@@ -134,7 +134,7 @@ async def test_a_failed_pass_is_repeated_after_a_new_message(
     scene: Scene, autojump_clock: object, failure: Completed
 ) -> None:
     scene.answers = [failure, answer(facts(TEA))]
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(550)
         assert len(scene.passes) == 1
@@ -147,7 +147,7 @@ async def test_a_failed_pass_is_repeated_after_a_new_message(
 
 async def test_learning_can_be_turned_off(scene: Scene, autojump_clock: object) -> None:
     scene.settings = LearningSettings(mode="off")
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(550)
 
@@ -158,7 +158,7 @@ async def test_learning_can_be_turned_off(scene: Scene, autojump_clock: object) 
 
 async def test_passes_per_day_are_limited(scene: Scene, autojump_clock: object) -> None:
     scene.settings = LearningSettings(mode="auto", calls_per_day=2)
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         for n in range(4):
             await h.say(f"number {n}")
             await trio.sleep(300)
@@ -178,7 +178,7 @@ async def test_secrets_are_neither_shown_nor_learned(scene: Scene, autojump_cloc
 
     scene.talk = says
     scene.answers = [answer(facts({"kind": "fact", "key": "key", "text": "The key is hunter2."}))]
-    async with house(scene.world) as h:
+    async with run_process(scene.world) as h:
         await h.say("the key is hunter2")
         await trio.sleep(300)
 

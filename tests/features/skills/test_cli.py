@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.test_cli import configured, elwood
+from tests.app.test_cli import elwood, write_config
 
 MANUAL = "---\nname: pdf\ndescription: Fill forms.\n---\nDo it.\n"
 
 
 def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
-    configured(tmp_path, "")
+    write_config(tmp_path, "")
     offered = tmp_path / "offered"
     (offered / "scripts").mkdir(parents=True)
     (offered / "SKILL.md").write_text(MANUAL)
@@ -42,7 +42,7 @@ def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
     "source", ["/nonexistent", "https://127.0.0.1:1/x", "http://127.0.0.1:1/x"]
 )
 def test_an_unusable_source_is_reported(tmp_path: Path, source: str) -> None:
-    configured(tmp_path, "")
+    write_config(tmp_path, "")
     done = elwood(tmp_path, "skills", "install", source, "--yes")
     assert done.returncode == 1
     assert source in done.stderr
@@ -51,7 +51,7 @@ def test_an_unusable_source_is_reported(tmp_path: Path, source: str) -> None:
 
 def test_a_repository_is_read_and_nothing_of_it_runs(tmp_path: Path) -> None:
     """Nor its attributes, modules and hooks, nor the user's settings."""
-    configured(tmp_path, "")
+    write_config(tmp_path, "")
     mark, repository = tmp_path / "ran", tmp_path / "served"
     skill = repository / "more/pdf"
     (skill / "hooks").mkdir(parents=True)

@@ -19,7 +19,7 @@ from elwood.features.skills.store import SkillStore
 from elwood.features.skills.tools import read_skill
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
-from tests.agent.session.scene import ME, ROUTE, World, house
+from tests.agent.session.scene import ME, ROUTE, World, run_process
 from tests.agent.session.test_actor import wake_up
 from tests.features.skills.test_skill import manual
 from tests.reminders import SKILL
@@ -99,7 +99,7 @@ async def world(tmp_path: Path, virtual_time: None) -> World:
 
 async def test_the_best_skill_is_added_once_and_the_rest_is_named(world: World) -> None:
     """With the tool's label, and again when it is no longer in view."""
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("good morning", "please cook a meal")
         assert [told(world, 0), told(world)] == [[], ["Skills that may fit: cook."]]
         await h.talk("fill the pdf form", "fill the next pdf form")
@@ -129,7 +129,7 @@ async def test_only_the_owners_own_words_add_a_skill(world: World, more: dict[st
 @pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
 async def test_a_skill_called_by_its_name_is_added(world: World, text: str) -> None:
     """A name with a dash is no command, so such a message reaches a turn unchanged."""
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk(text, text, "/lost-pdf now")
     [first], [second], third = (told(world, turn) for turn in range(3))
     assert first.startswith('<skill name="fill-pdf"')
@@ -138,7 +138,7 @@ async def test_a_skill_called_by_its_name_is_added(world: World, text: str) -> N
 
 
 async def test_the_name_of_a_skill_becomes_a_request_to_the_model(world: World) -> None:
-    async with house(world) as h:
+    async with run_process(world) as h:
         await h.talk("/cook an egg", "/retry", "/undo", "/burn it")
 
     assert world.said[:2] == ["re: Use the skill cook: an egg"] * 2

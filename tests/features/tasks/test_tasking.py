@@ -17,12 +17,12 @@ from elwood.features.tasks.parts import tasks_command
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Address
-from tests.agent.session.scene import House, World, house
+from tests.agent.session.scene import Process, World, run_process
 from tests.features.tasks.timetables import keeping
 
 
 @asynccontextmanager
-async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[TimetableMail]]]:
+async def planning(folder: Path) -> AsyncIterator[tuple[Process, Address[TimetableMail]]]:
     world = World(folder)
     async with keeping(folder / "timetable", world.now) as address:
         world.commands = lambda h: [
@@ -38,7 +38,7 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Address[Timetable
                 ),
             )
         ]
-        async with house(world) as h:
+        async with run_process(world) as h:
             yield h, address
 
 
@@ -47,7 +47,7 @@ async def newest_runs(id_: str) -> str:
     return f"{id_} ran" if id_ == "mail" else ""
 
 
-async def said(h: House, text: str) -> tuple[str, tuple[Button, ...]]:
+async def said(h: Process, text: str) -> tuple[str, tuple[Button, ...]]:
     """Type *text*; return the answer and its buttons."""
     await h.say(text)
     await h.quiet()

@@ -37,7 +37,7 @@ SECRET = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
 
 
 @asynccontextmanager
-async def server(*replies: Reply) -> AsyncIterator[str]:
+async def run_server(*replies: Reply) -> AsyncIterator[str]:
     left = list(replies)
 
     async def answer(request: Request) -> Reply:
@@ -55,7 +55,7 @@ async def post(client: Client, url: str, **given: float) -> Answer:
     return await client.post_json(url, b"{}", headers=headers, read_timeout=timeout, limit=limit)
 
 
-def assert_silent(error: BaseException) -> None:
+def check_hidden(error: BaseException) -> None:
     """Check that neither the error nor its traceback contains the secret or the address."""
     text = "".join(traceback.format_exception(error, chain=True))
     shown = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
@@ -111,11 +111,11 @@ async def test_keepalive_is_enabled() -> None:
 )
 async def test_a_failure_after_sending_is_uncertain(reply: Reply, stalled: bool) -> None:
     client = Client()
-    async with server(reply) as url:
+    async with run_server(reply) as url:
         with pytest.raises(Interrupted) as caught:
             await post(client, url, read_timeout=0.1 if stalled else PATIENCE)
         assert caught.value.stalled == stalled
-        assert_silent(caught.value)
+        check_hidden(caught.value)
         # The pool still works.
         assert (await post(client, url)).body == b"{}"
         await client.aclose()
@@ -139,24 +139,24 @@ async def test_a_failure_to_connect_is_certain(url: str) -> None:
     client = Client()
     with pytest.raises(Unreachable) as caught:
         await post(client, url)
-    assert_silent(caught.value)
+    check_hidden(caught.value)
     await client.aclose()
 
 
 async def test_an_invalid_header_is_refused_without_its_value() -> None:
     client = Client()
-    async with server() as url:
+    async with run_server() as url:
         for bad in (f"{SECRET}\n", f"{SECRET}\r\nx: y", "\0" + SECRET):
             with pytest.raises(Unreachable) as caught:
                 await client.get(url, headers={"x-api-key": bad}, read_timeout=PATIENCE)
-            assert_silent(caught.value)
+            check_hidden(caught.value)
         with pytest.raises(Unreachable):
             await client.get(url + " x\r\n", read_timeout=PATIENCE)
         await client.aclose()
 
 
 @asynccontextmanager
-async def blunt(words: bytes) -> AsyncIterator[str]:
+async def run_raw_server(words: bytes) -> AsyncIterator[str]:
     """Run a server that answers everything with *words*; yield its host and port."""
 
     async def talk(stream: trio.SocketStream) -> None:
@@ -173,10 +173,10 @@ async def blunt(words: bytes) -> AsyncIterator[str]:
 
 async def test_a_server_without_tls_is_unreachable_by_https() -> None:
     client = Client()
-    async with blunt(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
+    async with run_raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
         with pytest.raises(Unreachable, match="TLS failed") as caught:
             await post(client, f"https://{place}/{SECRET}")
-        assert_silent(caught.value)
+        check_hidden(caught.value)
         await client.aclose()
 
 
@@ -315,7 +315,7 @@ async def test_an_idle_connection_is_checked(mock_clock: MockClock) -> None:
 
 
 @asynccontextmanager
-async def scripted(*acts: bytes | str) -> AsyncIterator[tuple[str, list[bytes]]]:
+async def run_scripted_server(*acts: bytes | str) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Run a server that reads a request, then does each of *acts* in turn, and waits.
 
     It sends bytes; "more" waits for another request, "close" and "reset" end the connection.
@@ -373,7 +373,7 @@ async def test_a_written_request_is_never_reported_as_unsent(
 ) -> None:
     """It is sent once, with any outcome."""
     client = Client()
-    async with scripted(*acts) as (url, seen):
+    async with run_scripted_server(*acts) as (url, seen):
         with pytest.raises(Interrupted) as caught:
             await post(client, url, read_timeout=0.1 if stalled else PATIENCE)
         assert caught.value.stalled == stalled
@@ -385,7 +385,7 @@ async def test_a_written_request_is_never_reported_as_unsent(
 async def test_a_broken_kept_connection_is_not_retried() -> None:
     """The request may have had an effect, so only the caller can decide to repeat it."""
     client = Client()
-    async with scripted(OK, "more", "reset") as (url, seen):
+    async with run_scripted_server(OK, "more", "reset") as (url, seen):
         assert (await post(client, url)).body == b"ok"
         with pytest.raises(Interrupted):
             await post(client, url)
@@ -437,7 +437,10 @@ async def test_an_early_response_counts() -> None:
 
 async def test_surplus_bytes_are_no_response() -> None:
     client = Client()
-    async with scripted(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil") as (url, seen):
+    async with run_scripted_server(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil") as (
+        url,
+        seen,
+    ):
         for _ in range(2):
             assert (await post(client, url)).body == b"ok"
         assert len(seen) == 2
@@ -448,12 +451,12 @@ async def test_a_compressed_response_can_be_abandoned() -> None:
     packed = gzip.compress(b"a" * 200_000)
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
     client = Client()
-    async with scripted(head + packed) as (url, _):
+    async with run_scripted_server(head + packed) as (url, _):
         async with client.stream("GET", url, read_timeout=PATIENCE) as answer:
             assert set(await anext(answer)) == {ord("a")}
         got = await client.get(url, read_timeout=PATIENCE)
         assert got.body == b"a" * 200_000
-    async with scripted(head + packed[:-8] + b"x" * 8) as (url, _):
+    async with run_scripted_server(head + packed[:-8] + b"x" * 8) as (url, _):
         with pytest.raises(Interrupted, match="packed"):
             await client.get(url, read_timeout=PATIENCE)
     await client.aclose()
@@ -461,10 +464,9 @@ async def test_a_compressed_response_can_be_abandoned() -> None:
 
 async def test_interim_responses_are_skipped() -> None:
     client = Client()
-    async with scripted(b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 103 Hints\r\nx: y\r\n\r\n" + OK) as (
-        url,
-        _,
-    ):
+    async with run_scripted_server(
+        b"HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 103 Hints\r\nx: y\r\n\r\n" + OK
+    ) as (url, _):
         assert (await post(client, url)).status == 200
     await client.aclose()
 

@@ -47,7 +47,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def house(*children: Child, scene: Scene | None = None) -> AsyncIterator[Scene]:
+async def run_app(*children: Child, scene: Scene | None = None) -> AsyncIterator[Scene]:
     """Supervise *children*; store an escalation in ``scene.ended``."""
     scene = scene or Scene()
 
@@ -66,7 +66,7 @@ async def house(*children: Child, scene: Scene | None = None) -> AsyncIterator[S
         scene.stop.set()
 
 
-def child(
+def make_child(
     name: str,
     body: Callable[[Mailbox[Any]], Awaitable[None]],
     policy: RestartPolicy | None = None,

@@ -14,14 +14,14 @@ from elwood.foundation.runtime import (
     show_wait,
 )
 from elwood.foundation.runtime.actor_table import CALM, DEAF, FAILING, STALE
-from tests.foundation.runtime.scene import Scene, child, house
+from tests.foundation.runtime.scene import Scene, make_child, run_app
 
 
 class Bug(Exception):
     """A programming error in a body."""
 
 
-def stuck(scene: Scene) -> list[tuple[str, str]]:
+def stuck_actors(scene: Scene) -> list[tuple[str, str]]:
     return [(s.actor, s.what) for s in scene.actor_table.stuck()]
 
 
@@ -31,15 +31,15 @@ async def test_a_wait_is_visible_and_stuck_after_its_limit(autojump_clock: objec
             await trio.sleep(20)
         await trio.sleep_forever()
 
-    async with house(child("it", body, grace=1)) as scene:
+    async with run_app(make_child("it", body, grace=1)) as scene:
         (wait,) = scene.actor_table.statuses["it"].waits.values()
         assert (wait.what, wait.limit) == ("an answer", 10)
         await trio.sleep(10)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
         await trio.sleep(2)
-        assert stuck(scene) == [("it", "an answer has taken 12 s (limit 10 s)")]
+        assert stuck_actors(scene) == [("it", "an answer has taken 12 s (limit 10 s)")]
         await trio.sleep(10)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
         assert not scene.actor_table.statuses["it"].waits
 
 
@@ -49,7 +49,7 @@ async def test_a_crash_clears_the_waits(autojump_clock: object) -> None:
             await trio.sleep(1)
             raise Bug
 
-    async with house(child("it", body)) as scene:
+    async with run_app(make_child("it", body)) as scene:
         await trio.sleep(1.2)
         assert scene.actor_table.statuses["it"].state == "restarting"
         assert not scene.actor_table.statuses["it"].waits
@@ -63,17 +63,19 @@ async def test_a_repeated_error_is_stuck_until_a_success(autojump_clock: object)
         clear_error("the poll")
         await trio.sleep_forever()
 
-    async with house(child("it", body, grace=1)) as scene:
+    async with run_app(make_child("it", body, grace=1)) as scene:
         await trio.sleep(25)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
         await trio.sleep(10)
-        assert stuck(scene) == [("it", "the poll failed 4 times: refused")]
+        assert stuck_actors(scene) == [("it", "the poll failed 4 times: refused")]
         (key,) = [s.key for s in scene.actor_table.stuck()]
         await trio.sleep(10)
-        assert stuck(scene) == [("it", "the poll failed 5 times: reset")], "it still does not work"
+        assert stuck_actors(scene) == [("it", "the poll failed 5 times: reset")], (
+            "it still does not work"
+        )
         assert [s.key for s in scene.actor_table.stuck()] == [key], "and is the same trouble"
         await trio.sleep(10)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
 
 
 async def test_different_errors_need_more_failures(autojump_clock: object) -> None:
@@ -83,11 +85,11 @@ async def test_different_errors_need_more_failures(autojump_clock: object) -> No
             await trio.sleep(1)
         await trio.sleep_forever()
 
-    async with house(child("it", body, grace=1)) as scene:
+    async with run_app(make_child("it", body, grace=1)) as scene:
         await trio.sleep(FAILING - 1.5)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
         await trio.sleep(1)
-        assert len(stuck(scene)) == 1
+        assert len(stuck_actors(scene)) == 1
 
 
 async def test_an_old_trouble_becomes_history(autojump_clock: object) -> None:
@@ -96,11 +98,11 @@ async def test_an_old_trouble_becomes_history(autojump_clock: object) -> None:
             report_error("the model", "overloaded")
         await trio.sleep_forever()
 
-    async with house(child("it", body, grace=1)) as scene:
+    async with run_app(make_child("it", body, grace=1)) as scene:
         await trio.sleep(STALE - 1)
-        assert stuck(scene)
+        assert stuck_actors(scene)
         await trio.sleep(2)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
 
 
 async def test_a_warning_is_reported_immediately(autojump_clock: object) -> None:
@@ -111,7 +113,7 @@ async def test_a_warning_is_reported_immediately(autojump_clock: object) -> None
         clear_error("rain")
         await trio.sleep_forever()
 
-    async with house(child("it", body)) as scene:
+    async with run_app(make_child("it", body)) as scene:
         await trio.sleep(5)
         [first] = scene.actor_table.stuck()
         assert (first.actor, first.subject, first.what) == ("", "rain", "a little")
@@ -119,7 +121,7 @@ async def test_a_warning_is_reported_immediately(autojump_clock: object) -> None
         [later] = scene.actor_table.stuck()
         assert (later.key, later.what) == (first.key, "much")
         await trio.sleep(10)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
 
 
 async def test_a_queue_without_progress_is_stuck(autojump_clock: object) -> None:
@@ -128,17 +130,19 @@ async def test_a_queue_without_progress_is_stuck(autojump_clock: object) -> None
         async for _ in mailbox:
             pass
 
-    it = child("it", deaf)
-    async with house(it) as scene:
+    it = make_child("it", deaf)
+    async with run_app(it) as scene:
         await trio.sleep(10)
         it.mailbox.address.offer("one")
         it.mailbox.address.offer("two")
         await trio.sleep(DEAF)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
         await trio.sleep(2)
-        assert stuck(scene) == [("it", f"has taken none of its 2 messages for {DEAF + 2:.0f} s")]
+        assert stuck_actors(scene) == [
+            ("it", f"has taken none of its 2 messages for {DEAF + 2:.0f} s")
+        ]
         await trio.sleep(DEAF)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
 
 
 async def test_three_crashes_are_stuck_until_calm(autojump_clock: object) -> None:
@@ -152,15 +156,15 @@ async def test_three_crashes_are_stuck_until_calm(autojump_clock: object) -> Non
         await trio.sleep_forever()
 
     policy = RestartPolicy(max_crashes=None, first_delay=1)
-    async with house(child("it", body, policy, grace=1)) as scene:
+    async with run_app(make_child("it", body, policy, grace=1)) as scene:
         await trio.sleep(2)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
         await trio.sleep(2)
-        assert stuck(scene) == [("it", "crashed 3 times in a row, last: Bug: no luck")]
+        assert stuck_actors(scene) == [("it", "crashed 3 times in a row, last: Bug: no luck")]
         await trio.sleep(CALM)
-        assert stuck(scene), "it runs again, but not for long enough yet"
+        assert stuck_actors(scene), "it runs again, but not for long enough yet"
         await trio.sleep(10)
-        assert not stuck(scene)
+        assert not stuck_actors(scene)
 
 
 def test_waits_outside_of_an_actor_belong_to_no_one() -> None:

@@ -17,7 +17,7 @@ from elwood.foundation.runtime import (
     RestartPolicy,
     run_pool,
 )
-from tests.foundation.runtime.scene import Say, Scene, child, house
+from tests.foundation.runtime.scene import Say, Scene, make_child, run_app
 
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
@@ -43,10 +43,10 @@ async def test_the_queue_survives_a_crash_in_order(autojump_clock: object) -> No
             if message == "bug":
                 raise Bug
 
-    it = child("it", body, ENDLESS)
+    it = make_child("it", body, ENDLESS)
     for message in ("one", "bug", "two", "bug", "three"):
         assert it.mailbox.address.offer(message)
-    async with house(it):
+    async with run_app(it):
         await trio.sleep(10)
         assert seen == ["one", "bug", "two", "bug", "three"]
         assert it.mailbox.depth == 0
@@ -69,7 +69,7 @@ async def test_a_crash_fails_every_unanswered_request(autojump_clock: object) ->
             raise Bug
         await trio.sleep_forever()
 
-    it = child("it", body, ENDLESS)
+    it = make_child("it", body, ENDLESS)
 
     async def ask(key: str, word: str) -> None:
         try:
@@ -77,7 +77,7 @@ async def test_a_crash_fails_every_unanswered_request(autojump_clock: object) ->
         except ActorUnavailable as error:
             results[key] = type(error).__name__
 
-    async with house(it), trio.open_nursery() as nursery:
+    async with run_app(it), trio.open_nursery() as nursery:
         for key, word in (("a", "quick"), ("b", "slow"), ("c", "slow"), ("d", "bug")):
             nursery.start_soon(ask, key, word)
         await trio.sleep(1.5)
@@ -86,8 +86,8 @@ async def test_a_crash_fails_every_unanswered_request(autojump_clock: object) ->
 
 
 async def test_a_restarting_actor_refuses_ask_and_queues_tell(autojump_clock: object) -> None:
-    it = child("it", fragile, ENDLESS)
-    async with house(it):
+    it = make_child("it", fragile, ENDLESS)
+    async with run_app(it):
         it.mailbox.address.offer(Say(word="bug"))
         await trio.sleep(0.5)  # it restarts after one second
         before = trio.current_time()
@@ -117,8 +117,8 @@ async def test_insist_asks_again_after_the_restart(autojump_clock: object) -> No
         made.append(trio.current_time())
         return Say(word="delivered")
 
-    it = child("it", body, ENDLESS)
-    async with house(it) as scene:
+    it = make_child("it", body, ENDLESS)
+    async with run_app(it) as scene:
         assert await it.mailbox.address.insist(make) == "delivered"
         assert made == scene.starts("it"), "asked in the moment of each start"
 
@@ -153,8 +153,8 @@ async def test_an_actor_sees_an_abandoned_request(autojump_clock: object) -> Non
             assert message.reply.is_settled
             message.reply.set("too late, and harmless")
 
-    it = child("it", body)
-    async with house(it) as scene:
+    it = make_child("it", body)
+    async with run_app(it) as scene:
         start = trio.current_time()
         with trio.move_on_after(3):
             await it.mailbox.address.ask(Say())
@@ -192,9 +192,9 @@ async def test_closing_drains_the_queue_and_refuses_more(autojump_clock: object)
             await trio.sleep(0.5)
             seen.append(message)
 
-    it = child("it", body)
+    it = make_child("it", body)
     address = it.mailbox.address
-    async with house(it) as scene:
+    async with run_app(it) as scene:
         for number in range(5):
             assert address.offer(number)
         scene.stop.set()
@@ -212,14 +212,14 @@ async def test_a_stopped_actor_fails_its_queued_requests(autojump_clock: object)
     async def deaf(mailbox: Mailbox[Any]) -> None:
         await trio.sleep_forever()
 
-    it = child("it", deaf, grace=1)
+    it = make_child("it", deaf, grace=1)
     async with trio.open_nursery() as nursery:
 
         async def ask() -> None:
             with pytest.raises(ActorDown):
                 await it.mailbox.address.ask(Say())
 
-        async with house(it):
+        async with run_app(it):
             nursery.start_soon(ask)
             await trio.testing.wait_all_tasks_blocked()
 
@@ -242,7 +242,7 @@ async def test_an_actor_asks_only_lower_layers(
 ) -> None:
     """The tasks of an actor count too; messages without a wait go to any layer."""
     ends = list[Any]()
-    there = child("there", fragile)
+    there = make_child("there", fragile)
     there.mailbox.step = other
     to = there.mailbox.address
 
@@ -258,7 +258,7 @@ async def test_an_actor_asks_only_lower_layers(
             nursery.start_soon(ask)
         await trio.sleep_forever()
 
-    async with house(there, Child(Mailbox[Any]("here", 1, own), body)):
+    async with run_app(there, Child(Mailbox[Any]("here", 1, own), body)):
         await trio.sleep(1)
     said = f"here (step {own}) asks there (step {other}): an actor may ask lower steps only"
     assert len(ends) == 1
@@ -292,6 +292,6 @@ async def test_the_children_of_a_pool_are_in_its_layer(autojump_clock: object) -
         return ["a"]
 
     scene = Scene()
-    async with house(Child(pool, body), scene=scene):
+    async with run_app(Child(pool, body), scene=scene):
         await trio.sleep(1)
     assert [one.partition(":")[0] for one in failed] == ["pool/a (step 4) asks pool (step 4)"]

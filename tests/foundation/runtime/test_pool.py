@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from elwood.foundation.runtime import Child, Halt, Mailbox, PoolPolicy, RestartPolicy, run_pool
-from tests.foundation.runtime.scene import Say, Scene, house
+from tests.foundation.runtime.scene import Say, Scene, run_app
 
 
 class Bug(Exception):
@@ -74,7 +74,7 @@ async def fragile(key: str, mailbox: Mailbox[Say]) -> None:
 
 async def test_each_key_has_one_child_created_on_demand(autojump_clock: object) -> None:
     pool = Pool(echo_key)
-    async with house(pool.child, scene=pool.scene):
+    async with run_app(pool.child, scene=pool.scene):
         assert list(pool.scene.actor_table.statuses) == ["pool"]
         for key in ("a", "b", "a", "a"):
             assert await pool.mailbox.address.ask(Say(key=key)) == f"{key}: hello"
@@ -87,7 +87,7 @@ async def test_a_full_child_refuses_without_blocking_others(autojump_clock: obje
         await (deaf if key == "deaf" else echo_key)(key, mailbox)
 
     pool = Pool(one_deaf, PoolPolicy(capacity=2, grace=1))
-    async with house(pool.child, scene=pool.scene):
+    async with run_app(pool.child, scene=pool.scene):
         for number in range(4):
             pool.offer("deaf", str(number))
         assert await pool.mailbox.address.ask(Say(key="b")) == "b: hello"
@@ -98,7 +98,7 @@ async def test_a_full_child_refuses_without_blocking_others(autojump_clock: obje
 async def test_a_failed_child_is_refused_until_its_crashes_expire(autojump_clock: object) -> None:
     restart = RestartPolicy(mode="transient", max_crashes=2, within=600)
     pool = Pool(fragile, PoolPolicy(restart=restart))
-    async with house(pool.child, scene=pool.scene):
+    async with run_app(pool.child, scene=pool.scene):
         for word in ("bug", "bug", "bug", "queued"):
             pool.offer("a", word)
         await trio.sleep(10)
@@ -129,7 +129,7 @@ async def test_a_message_to_an_ending_child_is_not_lost(gap: int, autojump_clock
             await trio.lowlevel.checkpoint()
 
     pool = Pool(idle_out)
-    async with house(pool.child, scene=pool.scene):
+    async with run_app(pool.child, scene=pool.scene):
         assert await pool.mailbox.address.ask(Say()) == "hello"
         await trio.sleep(10)
         for _ in range(gap):
@@ -144,7 +144,7 @@ async def test_a_halt_in_a_child_stops_the_app(autojump_clock: object) -> None:
         raise Halt("fsync failed")
 
     pool = Pool(broken_disk)
-    async with house(pool.child, scene=pool.scene):
+    async with run_app(pool.child, scene=pool.scene):
         pool.offer("a")
         await trio.sleep(1)
         assert pool.scene.ended is not None
@@ -162,7 +162,7 @@ async def test_a_stop_lets_children_finish_within_the_grace(autojump_clock: obje
             finished.append(key)
 
     pool = Pool(mixed, PoolPolicy(grace=20))
-    async with house(pool.child, scene=pool.scene) as scene:
+    async with run_app(pool.child, scene=pool.scene) as scene:
         for key in ("a", "deaf", "b"):
             pool.offer(key, "first")
             pool.offer(key, "second")
@@ -198,7 +198,7 @@ async def test_a_crashed_pool_fails_every_request(autojump_clock: object) -> Non
             await pool.mailbox.address.ask(Say(word=word))
         results.append(word)
 
-    async with house(Child(pool.mailbox, body), scene=pool.scene), trio.open_nursery() as nursery:
+    async with run_app(Child(pool.mailbox, body), scene=pool.scene), trio.open_nursery() as nursery:
         nursery.start_soon(ask, "queued in the child")
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(ask, "bug")

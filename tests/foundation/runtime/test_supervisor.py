@@ -15,7 +15,7 @@ from elwood.foundation.runtime import (
     RestartPolicy,
     describe,
 )
-from tests.foundation.runtime.scene import Say, Scene, child, echo, house
+from tests.foundation.runtime.scene import Say, Scene, echo, make_child, run_app
 
 Mode = Literal["permanent", "transient"]
 Exit = Literal["normal", "shutdown", "abnormal"]
@@ -52,7 +52,7 @@ async def test_restart_type_and_kind_of_exit(
         async for _ in mailbox:
             pass
 
-    async with house(child("it", body, RestartPolicy(mode=mode))) as scene:
+    async with run_app(make_child("it", body, RestartPolicy(mode=mode))) as scene:
         if way == "shutdown":
             scene.stop.set()
         await trio.sleep(10)
@@ -78,9 +78,9 @@ async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None
         return Say()
 
     # A new object per incarnation makes a restart visible.
-    sibling = child("sibling", lambda mailbox: Sibling().run(mailbox))
-    crasher = child("crasher", bad)
-    async with house(sibling, crasher) as scene:
+    sibling = make_child("sibling", lambda mailbox: Sibling().run(mailbox))
+    crasher = make_child("crasher", bad)
+    async with run_app(sibling, crasher) as scene:
         before = await sibling.mailbox.address.ask(who())
         crasher.mailbox.address.offer("go")
         await trio.sleep(2)
@@ -103,9 +103,9 @@ async def test_children_stop_in_reverse_order(autojump_clock: object) -> None:
             await trio.sleep(1)
             log.append(f"{name} is done")
 
-        return child(name, body)
+        return make_child(name, body)
 
-    async with house(slow("first"), slow("second"), slow("third")) as scene:
+    async with run_app(slow("first"), slow("second"), slow("third")) as scene:
         pass
     assert log == [
         f"{name} {what}" for name in ("third", "second", "first") for what in ("drains", "is done")
@@ -128,7 +128,7 @@ async def test_too_many_crashes_stop_the_app_in_order(autojump_clock: object) ->
 
     policy = RestartPolicy(max_crashes=5, within=60, first_delay=0.1, max_delay=1)
     scene = Scene()
-    async with house(child("good", good), child("bad", bad, policy), scene=scene):
+    async with run_app(make_child("good", good), make_child("bad", bad, policy), scene=scene):
         await trio.sleep(100)
         assert scene.ended is not None, "it must not need the stop"
     assert scene.ended.name == "bad"
@@ -145,7 +145,7 @@ async def test_an_error_during_the_stop_is_logged(autojump_clock: object) -> Non
         finally:
             raise Bug("closing failed")
 
-    async with house(child("good", echo), child("untidy", untidy, grace=1)) as scene:
+    async with run_app(make_child("good", echo), make_child("untidy", untidy, grace=1)) as scene:
         pass
     assert [describe(c.error) for c in scene.crashes("untidy")] == ["Bug: closing failed"]
     assert scene.order_of_ends() == ["untidy", "good"]
@@ -156,7 +156,7 @@ async def test_a_deaf_child_is_cancelled_after_its_grace(autojump_clock: object)
     async def deaf(mailbox: Mailbox[Any]) -> None:
         await trio.sleep_forever()
 
-    async with house(child("deaf", deaf, grace=5)) as scene:
+    async with run_app(make_child("deaf", deaf, grace=5)) as scene:
         stopped_at = trio.current_time()
         scene.stop.set()
     assert 5 <= trio.current_time() - stopped_at <= 5.5
@@ -175,9 +175,9 @@ async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object)
             nursery.start_soon(fail, "stdin")
             nursery.start_soon(fail, "stdout")
 
-    bystander = child("bystander", echo)
-    mcp = child("mcp", body, RestartPolicy(max_crashes=None))
-    async with house(bystander, mcp) as scene:
+    bystander = make_child("bystander", echo)
+    mcp = make_child("mcp", body, RestartPolicy(max_crashes=None))
+    async with run_app(bystander, mcp) as scene:
         await trio.sleep(5)
         assert len(scene.starts("mcp")) >= 3
         assert str(scene.actor_table.statuses["mcp"].last_crash).startswith("BrokenPipeError: std")
@@ -196,7 +196,7 @@ async def test_a_halt_stops_the_app_under_any_policy(autojump_clock: object) -> 
         raise Halt("fsync failed")
 
     never = RestartPolicy(max_crashes=None)
-    async with house(child("good", echo), child("it", body, never)) as scene:
+    async with run_app(make_child("good", echo), make_child("it", body, never)) as scene:
         await trio.sleep(1)
         assert scene.ended is not None
         assert "fsync failed" in str(scene.ended)
@@ -213,8 +213,8 @@ async def test_a_finished_child_accepts_no_more(crashes: bool, autojump_clock: o
             raise Bug
 
     policy = RestartPolicy(mode="transient", max_crashes=0)
-    it = child("it", body, policy, capacity=1)
-    async with house(it):
+    it = make_child("it", body, policy, capacity=1)
+    async with run_app(it):
         address = it.mailbox.address
         assert address.offer("fills the queue")
         with trio.fail_after(30):
@@ -247,8 +247,8 @@ async def test_an_escalation_fails_pending_requests(autojump_clock: object) -> N
             nursery.start_soon(one)
         await trio.sleep_forever()
 
-    target = child("bad", bad, RestartPolicy(max_crashes=0))
-    async with house(target, child("asker", asker, grace=100)) as scene:
+    target = make_child("bad", bad, RestartPolicy(max_crashes=0))
+    async with run_app(target, make_child("asker", asker, grace=100)) as scene:
         await trio.sleep(2)
         assert sorted(results) == [
             "ActorCrashed: bad crashed before it answered",

@@ -102,4 +102,4 @@ def rung(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture
 async def hands(rung: tuple[str, str], home: scene.Home) -> Executor:
-    return await scene.take(rung[0], home, rung[1])
+    return await scene.choose_backend(rung[0], home, rung[1])

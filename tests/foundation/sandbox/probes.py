@@ -214,7 +214,7 @@ PROBES: dict[str, Callable[[], bool]] = {
 }
 
 
-def reached(probe: Callable[[], bool]) -> bool:
+def is_reached(probe: Callable[[], bool]) -> bool:
     try:
         return probe()
     except (OSError, MemoryError):
@@ -224,4 +224,4 @@ def reached(probe: Callable[[], bool]) -> bool:
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as _file:
         AIM |= json.load(_file)
-    print(json.dumps({name: reached(probe) for name, probe in PROBES.items()}))
+    print(json.dumps({name: is_reached(probe) for name, probe in PROBES.items()}))

@@ -32,7 +32,7 @@ CREATE_EXCLUSIVE, REMOVE = 0o3600, 0
 
 
 @contextmanager
-def world(base: Path) -> Iterator[dict[str, object]]:
+def make_world(base: Path) -> Iterator[dict[str, object]]:
     """Create the protected targets in *base* and on this machine."""
     files = {
         "ssh": base / "home/.ssh/id_rsa",
@@ -92,16 +92,16 @@ def _lan() -> str:
         return address
 
 
-async def executor(rung: str, base: Path, engine: str) -> Executor:
+async def make_executor(rung: str, base: Path, engine: str) -> Executor:
     workspace, state = base / "state/workspace", base / "state"
     if rung == "docker":
-        return scene.docker(engine, workspace, state)
+        return scene.make_docker(engine, workspace, state)
     kind = SandboxSettings(kind=rung).kind  # type: ignore[arg-type]  # the test knows the rungs
     return (await pick(SandboxSettings(kind=kind), workspace, state)).executor
 
 
 async def probe(rung: str, base: Path, aim: dict[str, object], engine: str) -> bytes:
-    hands = await executor(rung, base, engine)
+    hands = await make_executor(rung, base, engine)
     inside = rung in ("bubblewrap", "docker")
     aim["workspace"] = "/workspace" if inside else str(base / "state/workspace")
     (base / "state/workspace/config.json").write_text(json.dumps(aim))
@@ -131,7 +131,7 @@ def main(rung: str, engine: str = "") -> None:
             os.setgid(USER)
             os.setuid(USER)
         os.environ["HOME"] = str(base / "home")
-        with world(base) as aim:
+        with make_world(base) as aim:
             if rung == "docker":
                 base.chmod(0o755)
                 scene.give_away(base / "state/workspace")

@@ -44,16 +44,18 @@ def make_home(base: Path) -> Home:
     return home
 
 
-async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] = ()) -> Executor:
+async def choose_backend(
+    rung: str, home: Home, engine: str = "", folders: Sequence[Path] = ()
+) -> Executor:
     """Choose *rung*, which must hold; its commands can read *folders*."""
     if rung == "docker":
         give_away(home.workspace)
-        return docker(engine, home.workspace, home.state, folders)
+        return make_docker(engine, home.workspace, home.state, folders)
     settings = SandboxSettings(kind=rung)  # type: ignore[arg-type]  # the tests know the rungs
     return (await pick(settings, home.workspace, home.state, folders)).executor
 
 
-def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
+def make_docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
     settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
     lent, _ = choose_mounts(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
     make_files(state)
@@ -87,12 +89,12 @@ def without_programs() -> str:
     return f"there is no {missing[0]} on {path}" if missing else ""
 
 
-def marker() -> str:
+def make_marker() -> str:
     """Return a unique number of seconds, to identify a sleeping process on this machine."""
     return f"{random.randrange(10**5, 10**6)}.{random.randrange(10**5, 10**6)}"
 
 
-def living(mark: str) -> list[int]:
+def sleeping_processes(mark: str) -> list[int]:
     """Return the processes that sleep for *mark* seconds."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -105,7 +107,7 @@ def living(mark: str) -> list[int]:
     return found
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     """Wait until *condition* is true."""
     with trio.fail_after(PATIENCE):
         while not condition():  # noqa: ASYNC110 - the world outside has no events

@@ -78,10 +78,10 @@ async def docker(fake: Engine, home: Home, nursery: trio.Nursery) -> Docker:
     await sock.bind(str(path))
     sock.listen()
     nursery.start_soon(trio.serve_listeners, fake.serve, [trio.SocketListener(sock)])
-    return scene.docker(str(path), home.workspace, home.state)
+    return scene.make_docker(str(path), home.workspace, home.state)
 
 
-def run(**more: object) -> Command:
+def make_command(**more: object) -> Command:
     given: dict[str, object] = {"argv": ("make",), "timeout": 5.0} | more
     return Command(**given)  # type: ignore[arg-type]  # named by the test
 
@@ -92,20 +92,20 @@ def bodies(fake: Engine, part: str) -> Iterator[Json]:
 
 async def test_output_is_assembled_from_frames(docker: Docker, fake: Engine) -> None:
     fake.frames, fake.code = [(1, b"one "), (2, b"two "), (1, b"three")], 3
-    outcome = await docker.run(run())
+    outcome = await docker.run(make_command())
     assert (outcome.code, outcome.output) == (3, b"one two three")
-    outcome = await docker.run(run(merge=False))
+    outcome = await docker.run(make_command(merge=False))
     assert (outcome.output, outcome.errors) == (b"one three", b"two ")
 
 
 async def test_an_interrupted_output_is_a_failure(docker: Docker, fake: Engine) -> None:
     fake.frames, fake.breaks = [(1, b"one")], True
     with pytest.raises(SandboxFailed, match="broke off the output"):
-        await docker.run(run())
+        await docker.run(make_command())
 
 
 async def test_the_container_has_no_privileges(docker: Docker, fake: Engine) -> None:
-    await docker.run(run())
+    await docker.run(make_command())
     (made,) = bodies(fake, "/containers/create")
     user, group = made["User"].split(":")
     assert int(user) != 0
@@ -122,14 +122,14 @@ async def test_the_container_has_no_privileges(docker: Docker, fake: Engine) -> 
 
 
 async def test_the_container_ends_with_elwood(docker: Docker, fake: Engine) -> None:
-    await docker.run(run(timeout=2.5))
+    await docker.run(make_command(timeout=2.5))
     (made,) = bodies(fake, "/containers/create")
     assert made["Cmd"] == ["timeout", "-k", "2", "2.5", "make"]
 
 
 async def test_hidden_files_are_covered(docker: Docker, fake: Engine, home: Home) -> None:
     (home.workspace / ".env").write_text("secret")
-    await docker.run(run())
+    await docker.run(make_command())
     (made,) = bodies(fake, "/containers/create")
     covered = [m for m in made["HostConfig"]["Mounts"] if m["Target"] == "/workspace/.env"]
     assert [m["ReadOnly"] for m in covered] == [True]
@@ -137,11 +137,11 @@ async def test_hidden_files_are_covered(docker: Docker, fake: Engine, home: Home
 
 
 async def test_cancelling_removes_the_container(docker: Docker, fake: Engine) -> None:
-    await docker.run(run())
+    await docker.run(make_command())
     fake.hangs = True
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(docker.run, run())
-        await scene.until(lambda: len([*bodies(fake, "/start")]) == 2)
+        nursery.start_soon(docker.run, make_command())
+        await scene.wait_until(lambda: len([*bodies(fake, "/start")]) == 2)
         nursery.cancel_scope.cancel()
     made, removed = (
         {what.partition("elwood-")[2][:32] for what, _ in fake.asked if what.startswith(verb)}
@@ -158,4 +158,4 @@ async def test_orphaned_containers_are_removed(docker: Docker, fake: Engine) -> 
 
 async def test_a_missing_engine_is_a_failure(home: Home) -> None:
     with pytest.raises(SandboxFailed, match="nowhere"):
-        await scene.docker("/nowhere", home.workspace, home.state).run(run())
+        await scene.make_docker("/nowhere", home.workspace, home.state).run(make_command())

@@ -21,7 +21,7 @@ TRACKED = {
 }
 
 
-def git(home: Home, *words: str) -> str:
+def run_git(home: Home, *words: str) -> str:
     """Run git outside of the sandbox, like the owner."""
     own = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "safe.directory=*")
     done = subprocess.run(("git", *own, *words), cwd=home.workspace, capture_output=True, text=True)
@@ -29,7 +29,7 @@ def git(home: Home, *words: str) -> str:
     return done.stdout
 
 
-def put(home: Home, name: str, text: str) -> None:
+def write_file(home: Home, name: str, text: str) -> None:
     """Write as the owner; that may be another user."""
     path = home.workspace / name
     path.write_text(text)
@@ -39,9 +39,9 @@ def put(home: Home, name: str, text: str) -> None:
 
 @pytest.fixture
 def repository(home: Home, rung: tuple[str, str]) -> Home:
-    git(home, "init", "-q", "-b", "main")
-    git(home, "config", "user.name", "t")
-    git(home, "config", "user.email", "t@example.org")
+    run_git(home, "init", "-q", "-b", "main")
+    run_git(home, "config", "user.name", "t")
+    run_git(home, "config", "user.email", "t@example.org")
     for name, text in TRACKED.items():
         path = home.workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,15 +49,15 @@ def repository(home: Home, rung: tuple[str, str]) -> Home:
     make_instructions(home.workspace)
     for name in ("skills/a.md", ".agents/a.md"):  # git removes empty folders
         (home.workspace / name).write_text("a")
-    git(home, "add", "-f", ".")
-    git(home, "commit", "-qm", "one")
+    run_git(home, "add", "-f", ".")
+    run_git(home, "commit", "-qm", "one")
     (home.workspace / "a.txt").write_text("two\n")
     if rung[0] == "docker":
         scene.give_away(home.workspace)
     return home
 
 
-async def shell(hands: Executor, text: str) -> CommandOutcome:
+async def run_shell(hands: Executor, text: str) -> CommandOutcome:
     return await hands.run(Command(argv=("bash", "-c", text), timeout=30))
 
 
@@ -76,14 +76,14 @@ async def shell(hands: Executor, text: str) -> CommandOutcome:
 async def test_git_sees_hidden_files_as_unchanged(
     repository: Home, hands: Executor, script: str, status: str
 ) -> None:
-    outcome = await shell(hands, script)
+    outcome = await run_shell(hands, script)
     assert outcome.code == (1 if "quiet" in script else 0), outcome.output
     assert b"KEY=one" not in outcome.output
-    assert b"\n" not in (await shell(hands, "git status -s")).output.strip()
-    assert git(repository, "status", "-s").rstrip() == status
+    assert b"\n" not in (await run_shell(hands, "git status -s")).output.strip()
+    assert run_git(repository, "status", "-s").rstrip() == status
     for name, text in TRACKED.items():
         if name != "a.txt":
-            assert git(repository, "show", f"main:{name}") == text
+            assert run_git(repository, "show", f"main:{name}") == text
             assert (repository.workspace / name).read_text() == text
 
 
@@ -93,28 +93,28 @@ async def test_git_sees_hidden_files_as_unchanged(
 async def test_a_hidden_change_is_not_committed(
     repository: Home, hands: Executor, script: str
 ) -> None:
-    put(repository, ".env", "KEY=another\n")
-    put(repository, "new.key", "of nobody\n")
-    outcome = await shell(hands, f"{script} && git commit -q --allow-empty -m two")
+    write_file(repository, ".env", "KEY=another\n")
+    write_file(repository, "new.key", "of nobody\n")
+    outcome = await run_shell(hands, f"{script} && git commit -q --allow-empty -m two")
     assert outcome.code == 0, outcome.output
-    assert git(repository, "show", "HEAD:.env") == "KEY=one\n"
-    assert "new.key" not in git(repository, "ls-tree", "-r", "--name-only", "HEAD")
+    assert run_git(repository, "show", "HEAD:.env") == "KEY=one\n"
+    assert "new.key" not in run_git(repository, "ls-tree", "-r", "--name-only", "HEAD")
     assert (repository.workspace / ".env").read_text() == "KEY=another\n"
-    assert " M .env" in git(repository, "status", "-s")
+    assert " M .env" in run_git(repository, "status", "-s")
 
 
 async def test_an_untracked_hidden_file_is_not_added(repository: Home, hands: Executor) -> None:
-    put(repository, "new.key", "of nobody\n")
+    write_file(repository, "new.key", "of nobody\n")
     for script in ("git add new.key", "git add -f new.key"):
-        outcome = await shell(hands, script)
+        outcome = await run_shell(hands, script)
         assert outcome.code, outcome.output
         assert b"new.key" in outcome.output
-    assert (await shell(hands, "git stash -u && git stash pop")).code == 0
+    assert (await run_shell(hands, "git stash -u && git stash pop")).code == 0
     assert (repository.workspace / "new.key").read_text() == "of nobody\n"
 
 
 async def test_the_reader_learns_of_hidden_files(repository: Home, hands: Executor) -> None:
-    outcome = await shell(hands, "cat .env a/b/c/d/prod.PEM .aws/task/run.json .env.example")
+    outcome = await run_shell(hands, "cat .env a/b/c/d/prod.PEM .aws/task/run.json .env.example")
     assert b"KEY=one" not in outcome.output
     assert b"deep" not in outcome.output
     assert b"KEY=\n" in outcome.output
@@ -125,7 +125,7 @@ async def test_the_reader_learns_of_hidden_files(repository: Home, hands: Execut
 
 async def test_without_a_secret_there_is_no_note(home: Home, hands: Executor) -> None:
     (home.workspace / "a.txt").write_text("one\n")
-    assert (await shell(hands, "ls")).note == ""
+    assert (await run_shell(hands, "ls")).note == ""
 
 
 async def test_covers_are_bounded(repository: Home, hands: Executor) -> None:
@@ -133,5 +133,5 @@ async def test_covers_are_bounded(repository: Home, hands: Executor) -> None:
     covers.mkdir(parents=True, exist_ok=True)
     for number in range(600):
         (covers / f"{number}-old").touch()
-    assert (await shell(hands, "true")).code == 0
+    assert (await run_shell(hands, "true")).code == 0
     assert len(list(covers.iterdir())) == 3

@@ -18,23 +18,23 @@ from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home
 
 
-def put(workspace: Path, *names: str) -> None:
+def create_files(workspace: Path, *names: str) -> None:
     for name in names:
         path = workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("kept")
 
 
-async def laid_out(home: Home) -> Layout:
+async def make_layout(home: Home) -> Layout:
     context = SandboxContext(
         workspace=home.workspace, state=home.state, settings=SandboxSettings(), blocking=inline
     )
     return await context.layout()
 
 
-async def guard(home: Home) -> dict[str, list[str]]:
+async def mounts_of(home: Home) -> dict[str, list[str]]:
     """Return the mounts in the workspace, by kind."""
-    layout = await laid_out(home)
+    layout = await make_layout(home)
     kinds: dict[str, list[str]] = {}
     for mount in layout.mounts:
         kinds.setdefault(mount.kind, []).append(mount.place.removeprefix("/workspace").lstrip("/"))
@@ -44,17 +44,19 @@ async def guard(home: Home) -> dict[str, list[str]]:
 async def test_secrets_are_found_at_any_depth(home: Home) -> None:
     deep = f"{'d/' * 40}.env"
     names = (".env", "app/prod.PEM", ".ssh/keys/config", "notes.txt", "a/b/.env", deep)
-    put(home.workspace, *names, "a/.git/refs/x.pem")
+    create_files(home.workspace, *names, "a/.git/refs/x.pem")
     (home.workspace / ".envrc").symlink_to("notes.txt")
-    found = await guard(home)
+    found = await mounts_of(home)
     seen = {".env", "app/prod.PEM", ".ssh/keys/config", "a/b/.env", deep}
     assert set(found["hidden file"]) == seen
     assert found["hidden folder"] == [".ssh"]
 
 
 async def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
-    put(home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env")
-    layout = await laid_out(home)
+    create_files(
+        home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env"
+    )
+    layout = await make_layout(home)
     found = [mount.place for mount in layout.mounts if mount.kind == "hidden file"]
     assert found[0] == "/workspace/.env"
     assert len(found) == MAX_COVERED
@@ -63,7 +65,7 @@ async def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
 
 
 def test_a_search_is_bounded_and_reports_it(home: Home, tmp_path: Path) -> None:
-    put(home.workspace, ".env", "a/b/.env")
+    create_files(home.workspace, ".env", "a/b/.env")
     clock = iter([0.0, 0.0, 0.0, MAX_SECONDS + 1])
     late = hidden(home.workspace, "/workspace", tmp_path / "covers", lambda: next(clock))
     assert (late.names, late.cut) == ([".env"], "2 s")
@@ -72,8 +74,8 @@ def test_a_search_is_bounded_and_reports_it(home: Home, tmp_path: Path) -> None:
 
 
 async def test_the_git_file_of_a_worktree_is_protected(home: Home) -> None:
-    put(home.workspace, ".git")
-    assert (await guard(home))["readonly"] == [*INSTRUCTIONS, ".git"]
+    create_files(home.workspace, ".git")
+    assert (await mounts_of(home))["readonly"] == [*INSTRUCTIONS, ".git"]
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)
@@ -90,7 +92,7 @@ async def test_the_git_file_of_a_worktree_is_protected(home: Home) -> None:
 )
 async def test_guarded_files_are_unchanged(hands: Executor, home: Home, attack: str) -> None:
     names = [".env", "sub/.env", ".ssh/id", "AGENTS.md", "skills/a/SKILL.md", ".git/config"]
-    put(home.workspace, *names, ".git/hooks/post-merge")
+    create_files(home.workspace, *names, ".git/hooks/post-merge")
     modes = {name: (home.workspace / name).stat().st_mode for name in names}
     outcome = await hands.run(Command(argv=("sh", "-c", attack), timeout=30))
     assert b"kept" not in outcome.output

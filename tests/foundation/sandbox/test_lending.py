@@ -17,7 +17,7 @@ from elwood.foundation.sandbox.command import Command, Executor
 from elwood.foundation.sandbox.layout import MountedFolder, choose_mounts
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
-from tests.foundation.sandbox.scene import Home, take
+from tests.foundation.sandbox.scene import Home, choose_backend
 
 SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
 
@@ -43,7 +43,7 @@ def team(tmp_path: Path) -> Path:
     return tmp_path / "team"
 
 
-async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
+async def run_shell(executor: Executor, text: str) -> tuple[int | None, str]:
     outcome = await executor.run(Command(argv=("/bin/sh", "-c", text), timeout=20.0))
     return outcome.code, outcome.output.decode()
 
@@ -51,10 +51,10 @@ async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
 async def test_scripts_run_and_see_nothing_else(
     rung: tuple[str, str], home: Home, team: Path, tmp_path: Path
 ) -> None:
-    executor = await take(rung[0], home, rung[1], [team])
+    executor = await choose_backend(rung[0], home, rung[1], [team])
     place = executor.map_path(team / "style")
     assert place is not None
-    assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
+    assert await run_shell(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
     if rung[0] == "direct":
         return  # no isolation
     for text in (
@@ -70,10 +70,10 @@ async def test_scripts_run_and_see_nothing_else(
     ):
         if text.startswith("chmod") and rung[0] == "landlock":
             continue  # Landlock does not protect it, and reports that
-        code, said = await sh(executor, text)
+        code, said = await run_shell(executor, text)
         assert code != 0, text
         assert "words" not in said
-    _, said = await sh(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
+    _, said = await run_shell(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
     assert ("hidden words" in said) is (rung[0] == "landlock")
     assert (team / "style/scripts/run.sh").read_text() == SCRIPT
 
@@ -81,8 +81,8 @@ async def test_scripts_run_and_see_nothing_else(
 async def test_a_missing_folder_blocks_no_command(
     rung: tuple[str, str], home: Home, tmp_path: Path
 ) -> None:
-    executor = await take(rung[0], home, rung[1], [tmp_path / "gone"])
-    assert await sh(executor, "echo here") == (0, "here\n")
+    executor = await choose_backend(rung[0], home, rung[1], [tmp_path / "gone"])
+    assert await run_shell(executor, "echo here") == (0, "here\n")
 
 
 def test_protected_folders_are_not_mounted(tmp_path: Path) -> None:

@@ -13,13 +13,19 @@ import pytest
 import elwood
 from elwood.foundation.sandbox.children import holders, read_process, reap, title
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
-from tests.foundation.sandbox.scene import Home, living, marker, take, until
+from tests.foundation.sandbox.scene import (
+    Home,
+    choose_backend,
+    make_marker,
+    sleeping_processes,
+    wait_until,
+)
 
 ROOT = Path(elwood.__file__).parent.parent
 
 
 @contextmanager
-def victim(
+def run_victim(
     rung: str, home: Home, text: str, *, adopts: bool = False
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start another process that runs *text* with *rung*."""
@@ -42,13 +48,13 @@ def victim(
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "direct"], indirect=True)
 async def test_commands_die_with_elwood(rung: tuple[str, str], home: Home) -> None:
-    mark = marker()
+    mark = make_marker()
     text = f"trap '' TERM HUP; (setsid sleep {mark} &); sleep {mark} & wait"
-    with victim(rung[0], home, text) as house:
-        await until(lambda: len(living(mark)) == 2)
-        house.kill()
-        house.wait()
-        await until(lambda: not living(mark))
+    with run_victim(rung[0], home, text) as process:
+        await wait_until(lambda: len(sleeping_processes(mark)) == 2)
+        process.kill()
+        process.wait()
+        await wait_until(lambda: not sleeping_processes(mark))
     reap(home.state)
     assert not home.running.exists()
 
@@ -56,16 +62,16 @@ async def test_commands_die_with_elwood(rung: tuple[str, str], home: Home) -> No
 @pytest.mark.parametrize("rung", ["landlock", "direct"], indirect=True)
 async def test_the_next_start_ends_orphans(rung: tuple[str, str], home: Home) -> None:
     """The launcher is stopped, as on an extremely busy machine."""
-    mark = marker()
-    with victim(rung[0], home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
-        await until(lambda: len(living(mark)) == 2)
+    mark = make_marker()
+    with run_victim(rung[0], home, f"(setsid sleep {mark} &); sleep {mark} & wait") as process:
+        await wait_until(lambda: len(sleeping_processes(mark)) == 2)
         [launcher] = holders(home.state)
         os.kill(launcher, signal.SIGSTOP)
-        house.kill()
-        house.wait()
-        assert len(living(mark)) == 2
+        process.kill()
+        process.wait()
+        assert len(sleeping_processes(mark)) == 2
     assert reap(home.state) == 1
-    assert living(mark) == []
+    assert sleeping_processes(mark) == []
 
 
 def test_sandbox_processes_have_a_title(home: Home) -> None:
@@ -82,24 +88,24 @@ def test_sandbox_processes_have_a_title(home: Home) -> None:
 
 async def test_bwrap_has_the_title(home: Home, has_bubblewrap: None) -> None:
     """Also during its setup, and in the process that waits inside."""
-    mark = marker()
-    with victim("bubblewrap", home, f"sleep {mark} & wait"):
-        await until(lambda: len(living(mark)) == 1)
+    mark = make_marker()
+    with run_victim("bubblewrap", home, f"sleep {mark} & wait"):
+        await wait_until(lambda: len(sleeping_processes(mark)) == 1)
         assert reap(home.state) == 2
-        assert living(mark) == []
+        assert sleeping_processes(mark) == []
 
 
 def test_adopted_orphans_are_reaped(has_bubblewrap: None, home: Home) -> None:
     """As PID 1 of a container, Elwood adopts the first process of bwrap's sandbox."""
-    with victim("bubblewrap", home, "exit 0", adopts=True) as house:
-        assert house.wait() == 0
+    with run_victim("bubblewrap", home, "exit 0", adopts=True) as process:
+        assert process.wait() == 0
 
 
 async def test_a_launcher_dies_with_its_command(home: Home) -> None:
     """Without isolation a command can kill it; the rest of its session still ends."""
-    hands: Executor = await take("direct", home)
-    mark = marker()
+    hands: Executor = await choose_backend("direct", home)
+    mark = make_marker()
     command = Command(argv=("sh", "-c", f"sleep {mark} & kill -9 $PPID; wait"), timeout=30)
     with pytest.raises(SandboxFailed, match="was killed"):
         await hands.run(command)
-    assert living(mark) == []
+    assert sleeping_processes(mark) == []

@@ -32,7 +32,7 @@ CONTROL = {
 }  # fmt: skip
 
 
-def reached(rung: str, engine: str = "") -> set[str]:
+def run_probes(rung: str, engine: str = "") -> set[str]:
     """Return the targets that the probes reached from inside *rung*."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.foundation.sandbox.probing", rung, engine],
@@ -49,7 +49,7 @@ def reached(rung: str, engine: str = "") -> set[str]:
     return found
 
 
-def unlimited() -> set[str]:
+def unlimited_probes() -> set[str]:
     """Return the probes that root passes: its processes are not limited, except by namespace."""
     return {"300 processes"} if os.getuid() == 0 else set()
 
@@ -57,13 +57,13 @@ def unlimited() -> set[str]:
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="NOT PROBED: no /usr/bin/python3")
 class TestProbes:
     def test_without_a_sandbox_the_probes_succeed(self) -> None:
-        assert reached("direct") >= CONTROL
+        assert run_probes("direct") >= CONTROL
 
     def test_bubblewrap_holds(self, has_bubblewrap: None) -> None:
-        assert reached("bubblewrap") == set()
+        assert run_probes("bubblewrap") == set()
 
     def test_landlock_leaves_its_documented_gaps(self, has_landlock: None) -> None:
-        assert reached("landlock") == LANDLOCK_OPEN | unlimited()
+        assert run_probes("landlock") == LANDLOCK_OPEN | unlimited_probes()
 
     def test_docker_holds(self, engine: str) -> None:
-        assert reached("docker", engine) <= OLD_DOCKER_OPEN
+        assert run_probes("docker", engine) <= OLD_DOCKER_OPEN

@@ -14,7 +14,7 @@ MACHINES = sorted(ARCHITECTURES)
 NEW_USER = 0x10000000
 
 
-def judge(code: bytes, audit: int, number: int, *arguments: int) -> int:
+def run_filter(code: bytes, audit: int, number: int, *arguments: int) -> int:
     """Run the classic BPF *code* for one system call, like the kernel."""
     words = [*arguments, *[0] * 6][:6]
     data = struct.pack("<IIQ6Q", number, audit, 0, *words)
@@ -38,7 +38,7 @@ def judge(code: bytes, audit: int, number: int, *arguments: int) -> int:
                 raise AssertionError(f"instruction {operation:#x}")
 
 
-def refused(code: int) -> int:
+def deny_with(code: int) -> int:
     return 0x00050000 | code
 
 
@@ -47,39 +47,39 @@ class TestFilter:
     def test_denied_calls_are_denied(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
         for number in arch.denied.values():
-            assert judge(code, arch.audit, number) == refused(errno.EPERM)
+            assert run_filter(code, arch.audit, number) == deny_with(errno.EPERM)
 
     def test_only_the_given_socket_families_work(self, machine: str) -> None:
         arch = ARCHITECTURES[machine]
         some, none = program(PLAIN_FAMILIES, machine), program((), machine)
         for family in range(50):
-            wanted = ALLOW if family in (1, 2, 10) else refused(errno.EACCES)
-            assert judge(some, arch.audit, arch.socket, family) == wanted
-            assert judge(none, arch.audit, arch.socket, family) == refused(errno.EACCES)
+            wanted = ALLOW if family in (1, 2, 10) else deny_with(errno.EACCES)
+            assert run_filter(some, arch.audit, arch.socket, family) == wanted
+            assert run_filter(none, arch.audit, arch.socket, family) == deny_with(errno.EACCES)
 
     def test_processes_start_without_new_namespaces(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
-        assert judge(code, arch.audit, arch.clone, 0x11) == ALLOW
-        assert judge(code, arch.audit, arch.clone, 0x11 | NEW_USER) == refused(errno.EPERM)
-        assert judge(code, arch.audit, arch.clone3) == refused(errno.ENOSYS)
+        assert run_filter(code, arch.audit, arch.clone, 0x11) == ALLOW
+        assert run_filter(code, arch.audit, arch.clone, 0x11 | NEW_USER) == deny_with(errno.EPERM)
+        assert run_filter(code, arch.audit, arch.clone3) == deny_with(errno.ENOSYS)
 
     def test_terminal_input_cannot_be_injected(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
-        assert judge(code, arch.audit, arch.ioctl, 1, 0x5401) == ALLOW  # TCGETS
+        assert run_filter(code, arch.audit, arch.ioctl, 1, 0x5401) == ALLOW  # TCGETS
         for request in (0x5412, 0x541C):
-            assert judge(code, arch.audit, arch.ioctl, 1, request) == refused(errno.EPERM)
+            assert run_filter(code, arch.audit, arch.ioctl, 1, request) == deny_with(errno.EPERM)
             # The kernel checks the low half only.
-            assert judge(code, arch.audit, arch.ioctl, 1, 1 << 32 | request) != ALLOW
+            assert run_filter(code, arch.audit, arch.ioctl, 1, 1 << 32 | request) != ALLOW
 
     def test_another_architecture_is_killed(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
-        assert judge(code, arch.audit ^ 1, 0) == KILL
+        assert run_filter(code, arch.audit ^ 1, 0) == KILL
         if machine == "x86_64":
-            assert judge(code, arch.audit, 0x40000000 | arch.socket, 2) == KILL
+            assert run_filter(code, arch.audit, 0x40000000 | arch.socket, 2) == KILL
 
     @given(number=st.integers(0, 500), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
     def test_other_calls_are_allowed(self, machine: str, number: int, arguments: list[int]) -> None:
         arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
         known = {*arch.denied.values(), arch.socket, arch.clone, arch.clone3, arch.ioctl}
         if number not in known:
-            assert judge(code, arch.audit, number, *arguments) == ALLOW
+            assert run_filter(code, arch.audit, number, *arguments) == ALLOW

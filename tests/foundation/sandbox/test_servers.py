@@ -10,13 +10,13 @@ import trio
 from elwood.foundation.sandbox.children import holders
 from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor, SandboxFailed
 from elwood.foundation.sandbox.pipes import Pipe, from_child, to_child
-from tests.foundation.sandbox.scene import Home, living, marker, until
-from tests.foundation.sandbox.test_commands import fds
+from tests.foundation.sandbox.scene import Home, make_marker, sleeping_processes, wait_until
+from tests.foundation.sandbox.test_commands import count_fds
 
 RUNGS = ["bubblewrap", "landlock", "direct"]
 
 
-async def asked(
+async def ask_server(
     hands: Executor, text: str, said: bytes = b"", **more: object
 ) -> tuple[bytes, CommandOutcome | None]:
     """Run *text* as a server, write to it, and return its output."""
@@ -37,11 +37,11 @@ async def asked(
             nursery.start_soon(run)
             await streams[0].write(said)
             streams[0].hang_up()
-            heard = await everything(streams[1])
+            heard = await read_all(streams[1])
     return heard, outcomes[0] if outcomes else None
 
 
-async def everything(pipe: Pipe) -> bytes:
+async def read_all(pipe: Pipe) -> bytes:
     heard = b""
     while line := await pipe.read_line():
         heard += line
@@ -50,31 +50,33 @@ async def everything(pipe: Pipe) -> bytes:
 
 @pytest.mark.parametrize("rung", RUNGS, indirect=True)
 async def test_a_server_uses_pipes(hands: Executor) -> None:
-    before = fds()
-    heard, outcome = await asked(hands, "while read line; do echo got $line; done", b"one\ntwo\n")
+    before = count_fds()
+    heard, outcome = await ask_server(
+        hands, "while read line; do echo got $line; done", b"one\ntwo\n"
+    )
     assert heard == b"got one\ngot two\n"
     assert outcome is not None
     assert outcome.code == 0
-    assert fds() == before
+    assert count_fds() == before
 
 
 @pytest.mark.parametrize("rung", RUNGS, indirect=True)
 async def test_a_stop_kills_a_deaf_server(hands: Executor, home: Home) -> None:
-    mark = marker()
+    mark = make_marker()
     text = f"trap '' TERM HUP; (setsid sleep {mark} &); while :; do sleep {mark}; done"
     with ExitStack() as stack:
         streams = [stack.enter_context(pipe) for pipe in (to_child(), from_child(), from_child())]
         command = Command(argv=("sh", "-c", text), timeout=float("inf"), streams=streams)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hands.run, command)
-            await until(lambda: len(living(mark)) == 2)
+            await wait_until(lambda: len(sleeping_processes(mark)) == 2)
             with trio.fail_after(10):
                 nursery.cancel_scope.cancel()
-                await until(lambda: not living(mark))
+                await wait_until(lambda: not sleeping_processes(mark))
     assert holders(home.state) == set()
 
 
-def command_lines() -> bytes:
+def read_command_lines() -> bytes:
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with suppress(OSError):
@@ -84,17 +86,17 @@ def command_lines() -> bytes:
 
 @pytest.mark.parametrize("rung", RUNGS, indirect=True)
 async def test_secret_variables_are_in_no_command_line(hands: Executor) -> None:
-    mark, seen = marker(), b""
+    mark, seen = make_marker(), b""
     secret = f"secret-{mark}"
 
     async def watch() -> None:
         nonlocal seen
-        await until(lambda: bool(living(mark)))
-        seen = command_lines()
+        await wait_until(lambda: bool(sleeping_processes(mark)))
+        seen = read_command_lines()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
-        heard, _ = await asked(
+        heard, _ = await ask_server(
             hands, f"echo $TOKEN; sleep {mark} & sleep 0.5; kill $!", secrets={"TOKEN": secret}
         )
     assert heard == f"{secret}\n".encode()
@@ -114,10 +116,10 @@ async def test_folders_limits_and_network_are_granted_separately(
         f"cd {tmp_path}; cat read/a written/a; (echo x >read/b) 2>/dev/null || echo kept; "
         f"echo x >written/b; ulimit -f; ls /sys/class/net 2>/dev/null; grep -c : /proc/net/dev"
     )
-    heard, _ = await asked(hands, text, shown=shown, limits={"FSIZE": 512 * 7})
+    heard, _ = await ask_server(hands, text, shown=shown, limits={"FSIZE": 512 * 7})
     assert heard.split()[:3] == [b"readwrittenkept", b"7", b"1"]  # only the loopback interface
     assert (tmp_path / "written" / "b").read_text() == "x\n"
-    heard, _ = await asked(hands, "readlink /proc/self/ns/net", network=True)
+    heard, _ = await ask_server(hands, "readlink /proc/self/ns/net", network=True)
     assert heard.decode().strip() == os.readlink("/proc/self/ns/net")
 
 

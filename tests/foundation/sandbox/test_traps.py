@@ -13,18 +13,24 @@ from elwood.foundation.sandbox.command import Command
 from elwood.foundation.sandbox.layout import SandboxContext
 from elwood.foundation.sandbox.picking import self_test
 from elwood.foundation.sandbox.settings import SandboxSettings
-from tests.foundation.sandbox.scene import Home, living, marker, take, until
+from tests.foundation.sandbox.scene import (
+    Home,
+    choose_backend,
+    make_marker,
+    sleeping_processes,
+    wait_until,
+)
 
 pytestmark = pytest.mark.usefixtures("has_bubblewrap")
 
 
-async def inside(home: Home, *argv: str) -> tuple[int | None, str]:
-    hands = await take("bubblewrap", home)
+async def run_inside(home: Home, *argv: str) -> tuple[int | None, str]:
+    hands = await choose_backend("bubblewrap", home)
     outcome = await hands.run(Command(argv=argv, timeout=30))
     return outcome.code, outcome.output.decode()
 
 
-def forked_by(program: str) -> int:
+def forking_thread(program: str) -> int:
     """Return which of our threads forked *program*."""
     for task in Path("/proc/self/task").iterdir():
         for pid in (task / "children").read_text().split():
@@ -33,26 +39,26 @@ def forked_by(program: str) -> int:
     raise AssertionError(f"{program} does not run")
 
 
-async def python(home: Home, text: str) -> str:
+async def run_python(home: Home, text: str) -> str:
     if shutil.which("python3", path="/usr/bin") is None:
         pytest.skip("TRAP NOT TESTED: there is no /usr/bin/python3 to look with")
-    return (await inside(home, "python3", "-ISc", text))[1]
+    return (await run_inside(home, "python3", "-ISc", text))[1]
 
 
 async def test_2_children_belong_to_the_longest_lived_thread(home: Home) -> None:
     """``--die-with-parent`` refers to the forking thread; Trio's idle workers exit after 10 s."""
-    hands, mark = await take("bubblewrap", home), marker()
+    hands, mark = await choose_backend("bubblewrap", home), make_marker()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hands.run, Command(argv=("sleep", mark), timeout=60))
-        await until(lambda: living(mark))
+        await wait_until(lambda: sleeping_processes(mark))
         here = threading.main_thread().native_id
-        assert forked_by("bwrap") == here
+        assert forking_thread("bwrap") == here
         nursery.cancel_scope.cancel()
 
 
 async def test_4_the_filter_is_needed_too(home: Home) -> None:
     """``--disable-userns`` is enough alone, if bwrap supports it."""
-    hands = await take("bubblewrap", home)
+    hands = await choose_backend("bubblewrap", home)
     assert isinstance(hands, Bubblewrap)
     if not hands.disable_userns:
         pytest.skip("TRAP NOT TESTED: this bwrap has no --disable-userns (0.8)")
@@ -63,14 +69,14 @@ async def test_4_the_filter_is_needed_too(home: Home) -> None:
 async def test_5_data_is_limited_and_addresses_are_not(home: Home) -> None:
     """WebAssembly reserves gigabytes of address space that it never uses."""
     reserve = "import mmap; mmap.mmap(-1, 9 << 30, prot=0); print('reserved'); bytes(2 << 30)"
-    said = await python(home, reserve)
+    said = await run_python(home, reserve)
     assert "reserved" in said
     assert "MemoryError" in said
 
 
 async def test_6_a_hanging_bubblewrap_times_out(home: Home, tmp_path: Path) -> None:
     """It hangs if a system call filter denies `capset` or `pivot_root`."""
-    hanging, mark = tmp_path / "hanging", marker()
+    hanging, mark = tmp_path / "hanging", make_marker()
     hanging.write_text(f"#!/bin/sh\nexec sleep {mark}\n")
     hanging.chmod(0o755)
     context = SandboxContext(
@@ -78,4 +84,4 @@ async def test_6_a_hanging_bubblewrap_times_out(home: Home, tmp_path: Path) -> N
     )
     why = await self_test(Bubblewrap(context, str(hanging)), home.state, limit=1.0)
     assert why == "the self-test took longer than 1 s"
-    assert living(mark) == []
+    assert sleeping_processes(mark) == []

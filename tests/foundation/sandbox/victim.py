@@ -20,7 +20,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 async def main(rung: str, base: str, text: str) -> None:
     home = scene.Home(Path(base) / "workspace", Path(base) / "state")
-    hands = await scene.take(rung, home)
+    hands = await scene.choose_backend(rung, home)
     await hands.run(Command(argv=("sh", "-c", text), timeout=300))
 
 

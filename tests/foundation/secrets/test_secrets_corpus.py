@@ -30,7 +30,7 @@ KNOWN_FORMS = [*TOKENS, "telegram", "discord_bot", "jwt", *PEMS]
 LOOKALIKES = [*HARMLESS, "cert", "pempub", "js"]
 
 
-def known(case: Case) -> list[Secret]:
+def known_secrets(case: Case) -> list[Secret]:
     return [Secret(value) for value in case.known]
 
 
@@ -40,7 +40,7 @@ def survives(name: str, value: str, text: str) -> bool:
 
 def test_nothing_leaks() -> None:
     assert len(TO_REDACT) == 3 * 115
-    left = {case.id: leaks(case, redact(case.text, known(case))) for case in TO_REDACT}
+    left = {case.id: leaks(case, redact(case.text, known_secrets(case))) for case in TO_REDACT}
     assert not {id_: what for id_, what in left.items() if what}
 
 
@@ -56,7 +56,7 @@ def test_json_stays_valid_and_leaks_nothing() -> None:
     """A log line is redacted in its encoded form, with quotes and escapes."""
     for case in ALL:
         for line in (json.dumps({"e": case.text}), json.dumps([json.dumps({"e": case.text})])):
-            redacted = redact(line, known(case))
+            redacted = redact(line, known_secrets(case))
             assert json.loads(redacted), case.id
             if case.expected == "redact":
                 assert not leaks(case, redacted), case.id
@@ -65,7 +65,7 @@ def test_json_stays_valid_and_leaks_nothing() -> None:
 
 
 def test_redaction_is_idempotent() -> None:
-    once = [(redact(case.text, known(case)), known(case)) for case in TO_REDACT]
+    once = [(redact(case.text, known_secrets(case)), known_secrets(case)) for case in TO_REDACT]
     assert not [text for text, secrets in once if redact(text, secrets) != text]
 
 
@@ -180,7 +180,7 @@ def test_ids_hashes_and_pictures_are_unchanged(around: str) -> None:
             assert screen(text) is None
 
 
-def promised() -> Iterator[tuple[str, str, str]]:
+def promised_forms() -> Iterator[tuple[str, str, str]]:
     for seed in range(5):
         for name in ("known", "knownsym"):
             value = Maker(str(seed)).make(name)
@@ -190,7 +190,7 @@ def promised() -> Iterator[tuple[str, str, str]]:
 
 def test_no_encoding_of_a_known_value_passes() -> None:
     """Also in outgoing data: a URL, a body, an argument."""
-    for how, value, spelled in promised():
+    for how, value, spelled in promised_forms():
         redactor = Redactor([Secret(value)])
         assert redactor.reveals(f"https://example.org/?d={spelled}&e=f"), how
         assert redactor.reveals(f'{{"body": "{spelled}"}}'), how
@@ -207,11 +207,13 @@ def test_outgoing_requests_may_contain_other_values() -> None:
 def test_partial_texts_only_grow_and_leak_nothing(case: Case) -> None:
     text = f"This is it: {case.text} . And that is all."
     step = 1 + len(text) // 150
-    shown = [Redactor(known(case)).partial(text[:end]) for end in range(0, len(text) + 1, step)]
+    shown = [
+        Redactor(known_secrets(case)).partial(text[:end]) for end in range(0, len(text) + 1, step)
+    ]
     assert all(after.startswith(before) for before, after in pairwise(shown))
     assert not leaks(case, shown[-1])
-    last = Redactor(known(case)).partial(text + " ")
-    assert last == redact(text + " ", known(case))
+    last = Redactor(known_secrets(case)).partial(text + " ")
+    assert last == redact(text + " ", known_secrets(case))
 
 
 def test_a_short_answer_is_streamed_by_word() -> None:

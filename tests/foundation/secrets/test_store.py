@@ -13,7 +13,7 @@ Kept = Callable[[str, bytes], Path]
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def write_secret(tmp_path: Path) -> Kept:
     def keep(name: str, content: bytes) -> Path:
         path = tmp_path / name
         path.write_bytes(content)
@@ -23,10 +23,10 @@ def kept(tmp_path: Path) -> Kept:
     return keep
 
 
-def test_systemd_precedes_references_precede_variables(kept: Kept) -> None:
+def test_systemd_precedes_references_precede_variables(write_secret: Kept) -> None:
     """The variable is removed in each case."""
-    there, nowhere = str(kept("api-key", b"from-systemd\n").parent), "/nowhere"
-    file = f"file:{kept('x', b'from-file')}"
+    there, nowhere = str(write_secret("api-key", b"from-systemd\n").parent), "/nowhere"
+    file = f"file:{write_secret('x', b'from-file')}"
     for folder, reference, found in (
         (there, file, "from-systemd"),
         (nowhere, file, "from-file"),
@@ -43,8 +43,8 @@ def test_a_missing_secret_is_none(environ: dict[str, str]) -> None:
     assert look_up("api-key", None, ["API_KEY"], environ) is None
 
 
-def test_a_systemd_credential_may_have_any_mode(kept: Kept) -> None:
-    path = kept("api-key", b"from-systemd")
+def test_a_systemd_credential_may_have_any_mode(write_secret: Kept) -> None:
+    path = write_secret("api-key", b"from-systemd")
     path.chmod(0o440)
     environ = {"CREDENTIALS_DIRECTORY": str(path.parent)}
     assert look_up("api-key", None, (), environ) == Secret("from-systemd")
@@ -53,13 +53,13 @@ def test_a_systemd_credential_may_have_any_mode(kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("content", "value"), [(b"a\n", "a"), (b"a\r\n", "a"), (b"a", "a"), (b"a b\n", "a b")]
 )
-def test_one_final_newline_is_removed(kept: Kept, content: bytes, value: str) -> None:
-    assert look_up("k", f"file:{kept('x', content)}", (), {}) == Secret(value)
+def test_one_final_newline_is_removed(write_secret: Kept, content: bytes, value: str) -> None:
+    assert look_up("k", f"file:{write_secret('x', content)}", (), {}) == Secret(value)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
-def test_a_public_file_is_refused(kept: Kept, mode: int) -> None:
-    path = kept("my key", b"hunter2")
+def test_a_public_file_is_refused(write_secret: Kept, mode: int) -> None:
+    path = write_secret("my key", b"hunter2")
     path.chmod(mode)
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", f"file:{path}", (), {})
@@ -80,8 +80,10 @@ def test_a_public_file_is_refused(kept: Kept, mode: int) -> None:
         (b"hunter2" + b"x" * LARGEST, f"is larger than {LARGEST} bytes"),
     ],
 )
-def test_an_invalid_secret_is_refused_unshown(kept: Kept, content: bytes, problem: str) -> None:
-    path = kept("key", content)
+def test_an_invalid_secret_is_refused_unshown(
+    write_secret: Kept, content: bytes, problem: str
+) -> None:
+    path = write_secret("key", content)
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", f"file:{path}", (), {})
     assert caught.value.problem.removeprefix("the file ") == f"{path} {problem}"

@@ -26,7 +26,7 @@ LINKS = {
 }  # fmt: skip
 
 
-def build(base: Path) -> Path:
+def build_tree(base: Path) -> Path:
     """Create the tree in *base* and return the root."""
     root, outside = base / "ws", base / "outside"
     for folder in (

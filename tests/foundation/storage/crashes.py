@@ -154,10 +154,10 @@ def power_cuts(log: list[Op]) -> Iterator[Tree]:
             case Bytes():
                 unsynced[op.inode].append(op)
             case Synced(str(folder)):
-                names = _renamed(names, pending.pop(folder, []))
+                names = _apply_renames(names, pending.pop(folder, []))
             case Synced(int(inode)):
                 for write in unsynced.pop(inode, []):
-                    data[inode] = _written(data[inode], write)
+                    data[inode] = _apply_write(data[inode], write)
             case Acknowledged():
                 pass
     folders = [[ops[:n] for n in range(len(ops) + 1)] for ops in pending.values()]
@@ -166,7 +166,7 @@ def power_cuts(log: list[Op]) -> Iterator[Tree]:
     for kept in itertools.product(*folders):
         found = names
         for ops in kept:
-            found = _renamed(found, ops)
+            found = _apply_renames(found, ops)
         for contents in itertools.product(*files):
             held = data | dict(zip(unsynced, contents, strict=True))
             tree = {
@@ -179,27 +179,27 @@ def power_cuts(log: list[Op]) -> Iterator[Tree]:
                 yield tree
 
 
-def killed(log: list[Op]) -> Tree:
+def state_after_kill(log: list[Op]) -> Tree:
     """Return the state after *log* if only the process died: the kernel loses nothing."""
     names: dict[str, int] = {}
     data: dict[int, bytes] = defaultdict(bytes)
     for op in log:
         match op:
             case Name():
-                names = _renamed(names, [op])
+                names = _apply_renames(names, [op])
             case Bytes():
-                data[op.inode] = _written(data[op.inode], op)
+                data[op.inode] = _apply_write(data[op.inode], op)
             case _:
                 pass
     return {name: None if inode == FOLDER else data[inode] for name, inode in names.items()}
 
 
-def acknowledged(log: list[Op]) -> int:
+def count_acknowledged(log: list[Op]) -> int:
     """Return the number of acknowledged entries."""
     return max((op.count for op in log if isinstance(op, Acknowledged)), default=0)
 
 
-def put(tree: Tree, base: Path) -> None:
+def create_tree(tree: Tree, base: Path) -> None:
     """Create *tree* below *base*, which must be empty."""
     for name in sorted(tree):
         content = tree[name]
@@ -209,7 +209,7 @@ def put(tree: Tree, base: Path) -> None:
             (base / name).write_bytes(content)
 
 
-def _renamed(names: dict[str, int], ops: list[Name]) -> dict[str, int]:
+def _apply_renames(names: dict[str, int], ops: list[Name]) -> dict[str, int]:
     names = dict(names)
     for op in ops:
         if op.old is not None:
@@ -230,18 +230,18 @@ def _contents(start: bytes, ops: list[Bytes]) -> set[bytes]:
 
 def _fates(content: bytes, op: Bytes) -> Iterator[bytes]:
     """Return the possible partial effects of one operation: torn or zeroed."""
-    yield _written(content, op)
+    yield _apply_write(content, op)
     if op.data is None:
         return
     size = len(op.data)
     for kept in {1, size // 2, size - 1}:
-        yield _written(content, attrs.evolve(op, data=op.data[:kept]))
-        yield _written(content, attrs.evolve(op, data=bytes(kept) + op.data[kept:]))
-        yield _written(content, attrs.evolve(op, data=op.data[:kept] + bytes(size - kept)))
-    yield _written(content, attrs.evolve(op, data=bytes(size)))
+        yield _apply_write(content, attrs.evolve(op, data=op.data[:kept]))
+        yield _apply_write(content, attrs.evolve(op, data=bytes(kept) + op.data[kept:]))
+        yield _apply_write(content, attrs.evolve(op, data=op.data[:kept] + bytes(size - kept)))
+    yield _apply_write(content, attrs.evolve(op, data=bytes(size)))
 
 
-def _written(content: bytes, op: Bytes) -> bytes:
+def _apply_write(content: bytes, op: Bytes) -> bytes:
     before = content[: op.offset].ljust(op.offset, b"\0")
     if op.data is None:
         return before

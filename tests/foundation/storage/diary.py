@@ -51,28 +51,28 @@ def make_disk(
     return Disk(blocking=blocking, clock=clock, reserve=reserve, calls=calls)
 
 
-def diary(path: Path, disk: Disk | None = None, segment: int = SEGMENT) -> DiaryJournal:
+def make_diary(path: Path, disk: Disk | None = None, segment: int = SEGMENT) -> DiaryJournal:
     return Journal(path, Entry, Diary, disk or make_disk(), segment=segment)
 
 
-async def opened(path: Path, disk: Disk | None = None, segment: int = SEGMENT) -> DiaryJournal:
-    journal = diary(path, disk, segment)
+async def open_diary(path: Path, disk: Disk | None = None, segment: int = SEGMENT) -> DiaryJournal:
+    journal = make_diary(path, disk, segment)
     await journal.open()
     return journal
 
 
-def content(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def put(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def kept(folder: Path) -> list[bytes]:
+def read_torn_tails(folder: Path) -> list[bytes]:
     """Return the stored torn tails, in order."""
     return [path.read_bytes() for path in sorted(folder.glob("*.torn-*"))]

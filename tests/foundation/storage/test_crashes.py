@@ -16,12 +16,12 @@ from tests.foundation.storage.crashes import (
     Acknowledged,
     Recorder,
     Tree,
-    acknowledged,
-    killed,
+    count_acknowledged,
+    create_tree,
     power_cuts,
-    put,
+    state_after_kill,
 )
-from tests.foundation.storage.diary import Counted, Entry, Wrote, make_disk, opened
+from tests.foundation.storage.diary import Counted, Entry, Wrote, make_disk, open_diary
 
 NAME = "sessions/a.jsonl"
 # Bytes: small enough for several segments.
@@ -30,7 +30,7 @@ SMALL = 500
 
 async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
     """Append lines of *counts* numbered entries, and record the acknowledged ones."""
-    journal = await opened(base / NAME, make_disk(calls), SMALL)
+    journal = await open_diary(base / NAME, make_disk(calls), SMALL)
     for count in counts:
         done = len(journal.state.entries)
         await journal.append(*(Counted(n) for n in range(done, done + count)))
@@ -40,13 +40,13 @@ async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
 async def check(tree: Tree, safe: int, most: int) -> None:
     """Open *tree*: check that it has *safe* to *most* entries, in order, and accepts more."""
     with TemporaryDirectory() as folder:
-        put(tree, Path(folder))
-        journal = await opened(Path(folder) / NAME, segment=SMALL)
+        create_tree(tree, Path(folder))
+        journal = await open_diary(Path(folder) / NAME, segment=SMALL)
         found = [entry.number for entry in journal.state.entries if isinstance(entry, Counted)]
         assert found == list(range(len(found)))
         assert safe <= len(found) <= most
         await journal.append(Wrote("on"))
-        again = await opened(journal.path, segment=SMALL)
+        again = await open_diary(journal.path, segment=SMALL)
         assert again.state == journal.state
         # Each once, despite any leftovers of the crash.
         assert [entry for _, _, entry in entries_of(journal.path, Entry)] == again.state.entries
@@ -59,8 +59,8 @@ async def test_no_crash_loses_acknowledged_entries(tmp_path: Path) -> None:
     seen = set()
     for end in range(len(calls.log) + 1):
         log = calls.log[:end]
-        safe = acknowledged(log)
-        for tree in [killed(log), *power_cuts(log)]:
+        safe = count_acknowledged(log)
+        for tree in [state_after_kill(log), *power_cuts(log)]:
             if (key := (frozenset(tree.items()), safe)) not in seen:
                 seen.add(key)
                 await check(tree, safe, safe + 3)
@@ -79,16 +79,16 @@ async def test_no_second_crash_loses_acknowledged_entries(tmp_path: Path) -> Non
     for end in range(len(calls.log) + 1):
         base = tmp_path / str(end)
         base.mkdir()
-        put(killed(calls.log[:end]), base)
+        create_tree(state_after_kill(calls.log[:end]), base)
         second = Recorder(base, calls, end)
-        recovered = await opened(base / NAME, make_disk(second), SMALL)
+        recovered = await open_diary(base / NAME, make_disk(second), SMALL)
         second.log.append(Acknowledged(len(recovered.state.entries)))
         opening = len(second.log)
         await write(base, second, [1])
         for cut in range(end, len(second.log) + 1):
             log = second.log[:cut]
             # During the recovery it acknowledged at most the entries of the first process.
-            safe = acknowledged(log if cut >= opening else calls.log[:end])
+            safe = count_acknowledged(log if cut >= opening else calls.log[:end])
             for tree in power_cuts(log):
                 if (key := (frozenset(tree.items()), safe)) not in seen:
                     seen.add(key)
@@ -103,18 +103,18 @@ async def test_no_crash_during_recovery_loses_entries(tmp_path: Path) -> None:
     tried: set[object] = set()
     seen = set()
     for end in range(len(calls.log) + 1):
-        safe = acknowledged(calls.log[:end])
+        safe = count_acknowledged(calls.log[:end])
         for tree in power_cuts(calls.log[:end]):
             if (once := (frozenset(tree.items()), safe)) in tried:
                 continue
             tried.add(once)
             base = tmp_path / str(len(tried))
             base.mkdir()
-            put(tree, base)
+            create_tree(tree, base)
             second = Recorder(base)
             second.adopt(tree)
             found = len(second.log)
-            await opened(base / NAME, make_disk(second), SMALL)
+            await open_diary(base / NAME, make_disk(second), SMALL)
             for cut in range(found, len(second.log) + 1):
                 for again in power_cuts(second.log[:cut]):
                     kept = {again[name] for name in again if ".torn-" in name}

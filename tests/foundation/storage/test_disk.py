@@ -28,7 +28,14 @@ from elwood.foundation.storage.disk import (
     temporary,
 )
 from elwood.foundation.storage.journal import segments, verify
-from tests.foundation.storage.diary import DiaryJournal, Wrote, kept, make_disk, names, opened
+from tests.foundation.storage.diary import (
+    DiaryJournal,
+    Wrote,
+    list_names,
+    make_disk,
+    open_diary,
+    read_torn_tails,
+)
 
 T = TypeVar("T")
 
@@ -86,17 +93,17 @@ class Failing(Calls):
         super().rename(old, new)
 
 
-async def begun(folder: Path) -> tuple[Failing, DiaryJournal]:
+async def start_diary(folder: Path) -> tuple[Failing, DiaryJournal]:
     """Yield a journal with one entry, on a disk that may fail."""
     calls = Failing()
-    journal = await opened(folder / "a.jsonl", make_disk(calls))
+    journal = await open_diary(folder / "a.jsonl", make_disk(calls))
     await journal.append(Wrote("one"))
     return calls, journal
 
 
 @pytest.mark.parametrize("room", [0, 1, 60])
 async def test_a_full_disk_leaves_no_partial_line(tmp_path: Path, room: int) -> None:
-    calls, journal = await begun(tmp_path)
+    calls, journal = await start_diary(tmp_path)
     before = journal.path.read_bytes()
     calls.room = room
     for last_words in (False, True):
@@ -106,12 +113,12 @@ async def test_a_full_disk_leaves_no_partial_line(tmp_path: Path, room: int) -> 
     assert journal.state.texts == ["one"]
     calls.room = 10_000
     await journal.append(Wrote("three"))
-    assert (await opened(journal.path)).state.texts == ["one", "three"]
+    assert (await open_diary(journal.path)).state.texts == ["one", "three"]
 
 
 async def test_staged_entries_are_written_when_space_returns(tmp_path: Path) -> None:
     calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    journal = await open_diary(tmp_path / "a.jsonl", make_disk(calls))
     await journal.stage(Wrote("one"))
     calls.room = 0
     with pytest.raises(DiskFull):
@@ -119,20 +126,20 @@ async def test_staged_entries_are_written_when_space_returns(tmp_path: Path) -> 
     calls.room = 10_000
     await journal.append(Wrote("three"))
     assert journal.state.texts == ["one", "three"]
-    assert (await opened(journal.path)).state == journal.state
+    assert (await open_diary(journal.path)).state == journal.state
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 async def test_every_full_disk_error_is_recognized(tmp_path: Path, code: int) -> None:
     calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    journal = await open_diary(tmp_path / "a.jsonl", make_disk(calls))
     for call in ("open", "write"):
         calls.fail = {call: code}
         with pytest.raises(DiskFull):
             await journal.append(Wrote("one"))
     calls.fail = {}
     await journal.append(Wrote("two"))
-    assert (await opened(journal.path)).state.texts == ["two"]
+    assert (await open_diary(journal.path)).state.texts == ["two"]
 
 
 # --- the reserve ----------------------------------------------------------------------------------
@@ -142,7 +149,7 @@ async def test_final_entries_fit_on_a_full_disk(tmp_path: Path) -> None:
     """CP-32: a known result must not be lost because the disk is full."""
     calls = Failing(room=RESERVE + 1000)
     reserve = tmp_path / "reserve"
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, reserve))
+    journal = await open_diary(tmp_path / "a.jsonl", make_disk(calls, reserve))
     await journal.append(Wrote("one"))
     assert reserve.stat().st_size == RESERVE
     calls.room = 10
@@ -166,7 +173,7 @@ async def test_final_entries_fit_on_a_full_disk(tmp_path: Path) -> None:
 async def test_reservations_are_optional(tmp_path: Path) -> None:
     calls = Failing()
     calls.fail = {"allocate": errno.EOPNOTSUPP}
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, tmp_path / "reserve"))
+    journal = await open_diary(tmp_path / "a.jsonl", make_disk(calls, tmp_path / "reserve"))
     await journal.append(Wrote("one"))
     assert journal.state.texts == ["one"]
 
@@ -175,14 +182,14 @@ async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     calls = Failing()
     disk = make_disk(calls, tmp_path / "reserve")
-    journal = await opened(path, disk)
+    journal = await open_diary(path, disk)
     await journal.append(Wrote("one"))
     with path.open("ab") as file:
         file.write(b"torn tail")
     calls.room = 3
-    again = await opened(path, disk)
+    again = await open_diary(path, disk)
     assert again.state.texts == ["one"]
-    assert kept(tmp_path) == [b"torn tail"]
+    assert read_torn_tails(tmp_path) == [b"torn tail"]
 
 
 # --- failing disks --------------------------------------------------------------------------------
@@ -200,7 +207,7 @@ async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
 )
 async def test_a_failed_disk_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
     """CP-33: nothing is retried after a failed fsync; Elwood halts."""
-    calls, journal = await begun(tmp_path)
+    calls, journal = await start_diary(tmp_path)
     calls.fail = {call: code}
     with pytest.raises(JournalBroken) as caught:
         await journal.append(Wrote("two"))
@@ -210,34 +217,34 @@ async def test_a_failed_disk_ends_the_journal(tmp_path: Path, call: str, code: i
     with pytest.raises(JournalBroken):
         await journal.append(Wrote("three"))
     assert journal.state.texts == ["one"]
-    again = await opened(journal.path)
+    again = await open_diary(journal.path)
     assert again.state.texts in (["one"], ["one", "two"])
     verify(journal.path)
 
 
 async def test_a_line_that_cannot_be_cut_off_ends_the_journal(tmp_path: Path) -> None:
-    calls, journal = await begun(tmp_path)
+    calls, journal = await start_diary(tmp_path)
     calls.room = 5
     calls.fail = {"truncate": errno.EIO}
     with pytest.raises(JournalBroken, match="cutting"):
         await journal.append(Wrote("two"))
-    assert (await opened(journal.path)).state.texts == ["one"]
+    assert (await open_diary(journal.path)).state.texts == ["one"]
 
 
 async def test_running_out_of_descriptors_changes_nothing(tmp_path: Path) -> None:
-    calls, journal = await begun(tmp_path)
+    calls, journal = await start_diary(tmp_path)
     calls.fail = {"open": errno.EMFILE}
     with pytest.raises(OSError, match="Too many open files"):
         await journal.append(Wrote("two"))
     calls.fail = {}
     await journal.append(Wrote("three"))
-    assert (await opened(journal.path)).state.texts == ["one", "three"]
+    assert (await open_diary(journal.path)).state.texts == ["one", "three"]
 
 
 async def test_a_deferred_sync_happens_at_the_end_of_a_page(tmp_path: Path) -> None:
     """A power failure can lose lines of the last page only; a kill loses none."""
     calls, path = Failing(), tmp_path / "a.jsonl"
-    journal = await opened(path, make_disk(calls))
+    journal = await open_diary(path, make_disk(calls))
     await journal.append(Wrote("first"), synced=False)
     assert calls.synced, "a new file is there from the first line on"
     ends = [path.stat().st_size]
@@ -247,7 +254,7 @@ async def test_a_deferred_sync_happens_at_the_end_of_a_page(tmp_path: Path) -> N
         ends.append(path.stat().st_size)
     crossing = [end for last, end in pairwise(ends) if last // PAGE != end // PAGE]
     assert calls.synced == crossing
-    assert len((await opened(path, make_disk())).state.entries) == len(ends)
+    assert len((await open_diary(path, make_disk())).state.entries) == len(ends)
 
 
 async def test_an_early_caller_continues_after_the_write(tmp_path: Path) -> None:
@@ -259,14 +266,14 @@ async def test_an_early_caller_continues_after_the_write(tmp_path: Path) -> None
         await gate.wait()
         return fn()
 
-    journal = await opened(path, Disk(blocking=blocking, clock=lambda: 0.0, calls=calls))
+    journal = await open_diary(path, Disk(blocking=blocking, clock=lambda: 0.0, calls=calls))
     await journal.append(Wrote("first"))
     calls.synced.clear()
     gate = trio.Event()
     seen: list[list[str]] = []
 
     async def written() -> None:
-        seen.append((await opened(path)).state.texts)
+        seen.append((await open_diary(path)).state.texts)
         await journal.stage(Wrote("staged"))
 
     async with trio.open_nursery() as nursery:
@@ -278,10 +285,10 @@ async def test_an_early_caller_continues_after_the_write(tmp_path: Path) -> None
         assert not calls.synced
         nursery.start_soon(journal.append, Wrote("third"))
         await trio.testing.wait_all_tasks_blocked()
-        assert (await opened(path)).state.texts == ["first", "second"]
+        assert (await open_diary(path)).state.texts == ["first", "second"]
         gate.set()
     assert calls.synced
-    assert (await opened(path)).state.texts == ["first", "second", "staged", "third"]
+    assert (await open_diary(path)).state.texts == ["first", "second", "staged", "third"]
 
 
 # --- closing and replacing ----------------------------------------------------------------------
@@ -293,7 +300,7 @@ async def test_a_log_that_cannot_be_sealed_is_sealed_later(
 ) -> None:
     """There is no space for the segment, or for the new file."""
     calls = Failing()
-    journal = await opened(tmp_path / "a.jsonl", make_disk(calls), segment=200)
+    journal = await open_diary(tmp_path / "a.jsonl", make_disk(calls), segment=200)
     await journal.append(Wrote("one"), Wrote("two"))
     calls.room = room
     await journal.append(Wrote("three"))
@@ -305,16 +312,16 @@ async def test_a_log_that_cannot_be_sealed_is_sealed_later(
         await journal.append(Wrote(str(number)))
     assert verify(journal.path).entries == 8
     assert segments(journal.path)
-    assert (await opened(journal.path)).state == journal.state
+    assert (await open_diary(journal.path)).state == journal.state
 
 
 async def test_leftovers_of_a_crash_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await opened(path)
+    journal = await open_diary(path)
     await journal.append(Wrote("one"))
     temporary(path).write_bytes(b"half a stat")
-    await opened(path)
-    assert names(tmp_path) == ["a.jsonl"]
+    await open_diary(path)
+    assert list_names(tmp_path) == ["a.jsonl"]
 
 
 def test_a_failed_replacement_keeps_the_old_file(tmp_path: Path) -> None:
@@ -326,7 +333,7 @@ def test_a_failed_replacement_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(DiskFull):
         disk.replace(path, b"longer than four")
     assert path.read_bytes() == b"old"
-    assert names(tmp_path) == ["file"]
+    assert list_names(tmp_path) == ["file"]
     calls.room = 100
     calls.fail = {"rename": errno.EIO}
     with pytest.raises(JournalBroken):

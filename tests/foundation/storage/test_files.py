@@ -15,14 +15,14 @@ import pytest
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.disk import Calls
 from elwood.foundation.storage.files import MAX_DEPTH, Item, Root, is_temporary
-from tests.foundation.storage.confined import SENTINEL, build, snapshot
+from tests.foundation.storage.confined import SENTINEL, build_tree, snapshot
 from tests.foundation.storage.crashes import (
     Acknowledged,
     Recorder,
     Tree,
-    acknowledged,
+    count_acknowledged,
+    create_tree,
     power_cuts,
-    put,
 )
 from tests.foundation.storage.test_disk import Failing
 
@@ -34,7 +34,7 @@ ROWS: list[dict[str, Any]] = [json.loads(row) for row in CORPUS.read_text().spli
 STILL = [row for row in ROWS if row["class"] != "race"]
 
 
-def take(root: Root, op: str, path: str) -> str:
+def read_path(root: Root, op: str, path: str) -> str:
     match op:
         case "read":
             return root.read(path, 1 << 20).decode()
@@ -49,11 +49,11 @@ def take(root: Root, op: str, path: str) -> str:
 
 @pytest.mark.parametrize("row", STILL, ids=lambda row: row["id"])
 def test_row_of_the_path_corpus(tmp_path: Path, row: dict[str, Any]) -> None:
-    root = build(tmp_path)
+    root = build_tree(tmp_path)
     before = snapshot(tmp_path)
     path = row["input"].replace("{ROOT}", str(root)).replace("{BASE}", str(tmp_path))
     try:
-        shown = take(Root(root), row["op"], path)
+        shown = read_path(Root(root), row["op"], path)
         got = "allow"
     except PathRefused as error:
         shown, got = str(error), "block"
@@ -66,13 +66,13 @@ def test_row_of_the_path_corpus(tmp_path: Path, row: dict[str, Any]) -> None:
 
 
 def test_a_link_to_a_secret_is_refused_by_its_target(tmp_path: Path) -> None:
-    root = Root(build(tmp_path))
+    root = Root(build_tree(tmp_path))
     with pytest.raises(PathRefused, match="secrets"):
         root.read("link_env", 100)
 
 
 def test_missing_differs_from_refused(tmp_path: Path) -> None:
-    root = Root(build(tmp_path))
+    root = Root(build_tree(tmp_path))
     for path in ("nosuch", "nosuch/x", "a.txt/x"):
         with pytest.raises(PathMissing, match="does not exist"):
             root.read(path, 100)
@@ -101,7 +101,7 @@ def test_a_folder_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
     assert more
 
 
-def run(program: str, *given: object) -> str:
+def run_program(program: str, *given: object) -> str:
     """Run *program* in its own process and return its output."""
     command = [sys.executable, "-c", program, *map(str, given)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
@@ -126,7 +126,7 @@ except Unconfined as error:
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
 def test_a_kernel_without_openat2_is_refused(tmp_path: Path, code: int) -> None:
     """Old kernels and the filters of old containers answer so."""
-    assert "Linux 5.6" in run(FILTERED, tmp_path, code)
+    assert "Linux 5.6" in run_program(FILTERED, tmp_path, code)
 
 
 def temporaries(base: Path) -> list[Path]:
@@ -193,7 +193,7 @@ def test_a_replaced_file_keeps_its_mode_except_setuid(tmp_path: Path) -> None:
     ],
 )
 def test_protected_files_are_never_written(tmp_path: Path, path: str, why: str) -> None:
-    base = build(tmp_path)
+    base = build_tree(tmp_path)
     (base / "link_git").symlink_to(".git")
     (base / "readonly").write_bytes(b"")
     (base / "readonly").chmod(0o444)
@@ -231,7 +231,7 @@ def test_a_file_changed_after_reading_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_files_are_removed_and_folders_are_not(tmp_path: Path) -> None:
-    root = Root(build(tmp_path))
+    root = Root(build_tree(tmp_path))
     root.remove("dir/sub/c.txt", untrusted=True)
     with pytest.raises(PathMissing):
         root.remove("dir/sub/c.txt", untrusted=True)
@@ -290,7 +290,7 @@ except PathRefused as error:
     os.uname().machine not in ("x86_64", "aarch64"), reason="numbers of system calls differ"
 )
 def test_without_marks_only_trusted_content_is_written(tmp_path: Path) -> None:
-    assert "cannot keep that mark" in run(UNMARKED, tmp_path)
+    assert "cannot keep that mark" in run_program(UNMARKED, tmp_path)
     assert os.listdir(tmp_path) == ["trusted.txt"]
 
 
@@ -329,7 +329,7 @@ class Moving(Calls):
 
 @pytest.mark.parametrize("what", ["ws/dir", "ws"])
 def test_a_moved_folder_gets_no_new_file(tmp_path: Path, what: str) -> None:
-    base = build(tmp_path)
+    base = build_tree(tmp_path)
     there = tmp_path / "outside" / "stolen"
     root = Root(base, Moving(lambda: os.rename(tmp_path / what, there)))
     with pytest.raises(PathRefused):
@@ -358,7 +358,7 @@ def test_a_crash_leaves_the_old_or_the_new_file(tmp_path: Path, path: str) -> No
     before: Tree = {"a.txt": b"the old content"}
     base = tmp_path / "before"
     base.mkdir()
-    put(before, base)
+    create_tree(before, base)
     calls = FolderRecorder(base)
     calls.adopt(before)
     start = len(calls.log)
@@ -366,7 +366,7 @@ def test_a_crash_leaves_the_old_or_the_new_file(tmp_path: Path, path: str) -> No
     calls.log.append(Acknowledged(1))
     seen: set[frozenset[tuple[str, bytes | None]]] = set()
     for upto in range(start, len(calls.log) + 1):
-        told = acknowledged(calls.log[:upto])
+        told = count_acknowledged(calls.log[:upto])
         for tree in power_cuts(calls.log[:upto]):
             if told:
                 assert tree[path] == b"what is new"
@@ -377,7 +377,7 @@ def test_a_crash_leaves_the_old_or_the_new_file(tmp_path: Path, path: str) -> No
     for number, state in enumerate(sorted(seen, key=repr)):
         after = tmp_path / str(number)
         after.mkdir()
-        put(dict(state), after)
+        create_tree(dict(state), after)
         left += len(temporaries(after))
         root = Root(after)
         root.write(path, b"again", untrusted=False)
@@ -390,7 +390,7 @@ def test_a_crash_leaves_the_old_or_the_new_file(tmp_path: Path, path: str) -> No
 
 
 def test_a_walk_skips_secrets_git_and_links(tmp_path: Path) -> None:
-    root = Root(build(tmp_path))
+    root = Root(build_tree(tmp_path))
     items, more = root.walk("dir")
     assert items == [
         Item("dir/b.txt", "file", 7),

@@ -36,34 +36,34 @@ from tests.foundation.storage.diary import (
     DiaryJournal,
     Entry,
     Wrote,
-    content,
-    diary,
-    kept,
+    list_names,
+    make_diary,
     make_disk,
-    names,
-    opened,
-    put,
+    open_diary,
+    read_file,
+    read_torn_tails,
+    write_file,
 )
 
 T = TypeVar("T")
 
 
 async def fill(path: Path, count: int = 5) -> list[bytes]:
-    journal = await opened(path)
+    journal = await open_diary(path)
     for number in range(count):
         await journal.append(Wrote(f"entry {number}"))
-    return content(path).splitlines(keepends=True)
+    return read_file(path).splitlines(keepends=True)
 
 
 async def test_staged_entries_count_immediately(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "a.jsonl")
+    journal = await open_diary(tmp_path / "a.jsonl")
     await journal.append(Wrote("one"))
     await journal.stage(Wrote("two"))
     await journal.stage(Counted(3))
     assert journal.state.entries == [Wrote("one"), Wrote("two"), Counted(3)]
-    assert len(content(journal.path).splitlines()) == 1
+    assert len(read_file(journal.path).splitlines()) == 1
     # A crash now leaves one entry; the next append in any task writes them all.
-    assert (await opened(journal.path)).state.entries == [Wrote("one")]
+    assert (await open_diary(journal.path)).state.entries == [Wrote("one")]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.append, Wrote("four"))
         nursery.start_soon(journal.stage, Wrote("five"))
@@ -71,14 +71,14 @@ async def test_staged_entries_count_immediately(tmp_path: Path) -> None:
     # The last of the three is not known.
     await journal.stage(Wrote("seven"))
     await journal.append()
-    again = await opened(journal.path)
-    assert len(content(journal.path).splitlines()) == 4
+    again = await open_diary(journal.path)
+    assert len(read_file(journal.path).splitlines()) == 4
     assert again.state == journal.state
     assert again.state.seqs == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_the_format_of_a_line(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "a.jsonl")
+    journal = await open_diary(tmp_path / "a.jsonl")
     await journal.append(Wrote("one"), Wrote("two"))
     line = msgspec.json.decode(journal.path.read_bytes())
     assert line.pop("crc")
@@ -87,19 +87,19 @@ async def test_the_format_of_a_line(tmp_path: Path) -> None:
 
 
 async def test_an_unreadable_entry_is_not_written(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "a.jsonl")
+    journal = await open_diary(tmp_path / "a.jsonl")
     with pytest.raises(msgspec.DecodeError):
         await journal.append(Wrote(7))  # type: ignore[arg-type]
     with pytest.raises(msgspec.DecodeError):
         await journal.append(Counted(1, msgspec.Raw(b"{")))
     assert not journal.path.exists()
     await journal.append(Wrote("sound"))
-    assert (await opened(journal.path)).state.texts == ["sound"]
+    assert (await open_diary(journal.path)).state.texts == ["sound"]
 
 
 async def test_a_cancelled_append_is_complete_or_absent(tmp_path: Path) -> None:
     for tries in range(4):
-        journal = await opened(tmp_path / f"{tries}.jsonl", make_disk(blocking=in_thread))
+        journal = await open_diary(tmp_path / f"{tries}.jsonl", make_disk(blocking=in_thread))
         told = False
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
@@ -113,12 +113,12 @@ async def test_a_cancelled_append_is_complete_or_absent(tmp_path: Path) -> None:
                 await journal.append(Wrote("one"))
                 told = True
         assert journal.state.texts == (["one"] if told else [])
-        assert (await opened(journal.path)).state == journal.state
+        assert (await open_diary(journal.path)).state == journal.state
         with trio.CancelScope() as scope:
             scope.cancel()
             await journal.append(Wrote("never"))
         await journal.append(Wrote("two"))
-        assert (await opened(journal.path)).state.texts == journal.state.texts
+        assert (await open_diary(journal.path)).state.texts == journal.state.texts
 
 
 async def test_a_cancelled_seal_keeps_the_entries(tmp_path: Path) -> None:
@@ -132,25 +132,25 @@ async def test_a_cancelled_seal_keeps_the_entries(tmp_path: Path) -> None:
         await trio.lowlevel.checkpoint()
         return act()
 
-    journal = await opened(tmp_path / "a.jsonl", make_disk(blocking=blocking), segment=1)
+    journal = await open_diary(tmp_path / "a.jsonl", make_disk(blocking=blocking), segment=1)
     with scope:
         await journal.append(Wrote("one"))
         done.append("told")
     assert done == ["wrote", "wrote", "told"]
     assert segments(journal.path)
     await journal.append(Wrote("two"))
-    assert (await opened(journal.path)).state == journal.state
+    assert (await open_diary(journal.path)).state == journal.state
 
 
 async def test_two_writers_are_detected(tmp_path: Path) -> None:
-    one = await opened(tmp_path / "a.jsonl")
-    two = await opened(tmp_path / "a.jsonl")
+    one = await open_diary(tmp_path / "a.jsonl")
+    two = await open_diary(tmp_path / "a.jsonl")
     await one.append(Wrote("one"))
     with pytest.raises(JournalBroken, match="somebody else writes"):
         await two.append(Wrote("two"))
     with pytest.raises(JournalBroken, match="somebody else writes"):
         await two.append(Wrote("still not"))
-    assert (await opened(one.path)).state.texts == ["one"]
+    assert (await open_diary(one.path)).state.texts == ["one"]
 
 
 # --- torn tails -----------------------------------------------------------------------------------
@@ -171,13 +171,13 @@ async def test_a_torn_tail_is_cut_and_kept(tmp_path: Path, spoil: Callable[[byte
     *good, last = await fill(path)
     torn = spoil(last)
     path.write_bytes(b"".join(good) + torn)
-    journal = await opened(path)
+    journal = await open_diary(path)
     assert journal.state.texts == [f"entry {n}" for n in range(4)]
     assert path.read_bytes() == b"".join(good)
-    assert kept(tmp_path) == [torn]
-    assert names(tmp_path) == ["a.jsonl", "a.jsonl.torn-1700000000"]
+    assert read_torn_tails(tmp_path) == [torn]
+    assert list_names(tmp_path) == ["a.jsonl", "a.jsonl.torn-1700000000"]
     await journal.append(Wrote("next"))
-    assert (await opened(path)).state.texts[-2:] == ["entry 3", "next"]
+    assert (await open_diary(path)).state.texts[-2:] == ["entry 3", "next"]
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -213,12 +213,12 @@ async def test_damage_before_the_tail_leaves_the_file_alone(tmp_path: Path) -> N
         for spoilt in map(b"".join, cases):
             path.write_bytes(spoilt)
             with pytest.raises(JournalDamaged, match=f"line {line} ") as caught:
-                await opened(path)
+                await open_diary(path)
             assert caught.value.line == line
             with pytest.raises(JournalDamaged, match=f"line {line} "):
                 verify(path)
             assert path.read_bytes() == spoilt
-    assert names(tmp_path) == ["a.jsonl"]
+    assert list_names(tmp_path) == ["a.jsonl"]
 
 
 async def test_a_newer_entry_is_no_torn_tail(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ async def test_a_newer_entry_is_no_torn_tail(tmp_path: Path) -> None:
     line = write_line(1, "", 1.0, ({"type": "invented later"},))
     path.write_bytes(line)
     with pytest.raises(JournalDamaged, match="this version of Elwood does not know"):
-        await opened(path)
+        await open_diary(path)
     assert path.read_bytes() == line
     verify(path)
 
@@ -234,7 +234,7 @@ async def test_a_newer_entry_is_no_torn_tail(tmp_path: Path) -> None:
 async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
     times = iter([10.0, 20.0, 30.0])
     path = tmp_path / "a.jsonl"
-    journal = await opened(path, make_disk(clock=lambda: next(times)))
+    journal = await open_diary(path, make_disk(clock=lambda: next(times)))
     await journal.append(Wrote("one"), Wrote("two"))
     await journal.append(Wrote("three"))
     head = verify(path)
@@ -250,10 +250,10 @@ async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
 # --- segments -------------------------------------------------------------------------------------
 
 
-async def numbered(path: Path, count: int = 40) -> DiaryJournal:
+async def make_segments(path: Path, count: int = 40) -> DiaryJournal:
     """Write *count* entries into several segments, one per second."""
     times = itertools.count(1_000.0)
-    journal = await opened(path, make_disk(clock=lambda: next(times)), segment=600)
+    journal = await open_diary(path, make_disk(clock=lambda: next(times)), segment=600)
     for number in range(count):
         await journal.append(Wrote(str(number)))
     return journal
@@ -261,14 +261,14 @@ async def numbered(path: Path, count: int = 40) -> DiaryJournal:
 
 async def test_a_log_is_sealed_at_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path)
+    journal = await make_segments(path)
     closed = segments(path)
     assert len(closed) > 2
     assert next(iter(closed)) == 1
     assert [seq for seq, _, _ in entries_of(path, Entry)] == list(range(1, 41))
     found = verify(path)
     assert (found.entries, found.first, found.last, found.gone) == (40, 1_000.0, 1_039.0, 0)
-    again = await opened(path)
+    again = await open_diary(path)
     assert again.state == journal.state
     assert again.last == journal.last == 1_039.0
     assert replay(path, Entry, Diary) == (journal.state, 1_039.0)
@@ -277,10 +277,10 @@ async def test_a_log_is_sealed_at_its_limit(tmp_path: Path) -> None:
 
 async def test_opening_a_log_reads_no_segment(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path)
+    journal = await make_segments(path)
     for segment in segments(path).values():
         segment.write_bytes(b"nonsense")
-    again = await opened(path)
+    again = await open_diary(path)
     assert again.state == journal.state
     with pytest.raises(JournalDamaged, match="cannot be unpacked"):
         verify(path)
@@ -288,7 +288,7 @@ async def test_opening_a_log_reads_no_segment(tmp_path: Path) -> None:
 
 async def test_a_search_starts_from_an_earlier_state(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path)
+    journal = await make_segments(path)
     first, second, *_ = segments(path)
 
     def seqs(state: Diary, behind: Iterator[tuple[int, float, Entry]]) -> list[int]:
@@ -308,11 +308,11 @@ async def test_a_search_starts_from_an_earlier_state(tmp_path: Path) -> None:
 
 async def test_the_oldest_segments_can_be_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path)
+    journal = await make_segments(path)
     first, second, third, *_ = segments(path)
     for gone in (first, second):
         segments(path)[gone].unlink()
-    assert (await opened(path)).state == journal.state
+    assert (await open_diary(path)).state == journal.state
     assert [seq for seq, _, _ in entries_of(path, Entry)] == list(range(third, 41))
     assert verify(path).gone == third - 1
     state, _ = read_since(path, Entry, Diary, third)
@@ -323,9 +323,9 @@ async def test_the_oldest_segments_can_be_removed(tmp_path: Path) -> None:
 
 async def test_damaged_segments_are_detected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    await numbered(path)
+    await make_segments(path)
     first, second, *_ = segments(path).values()
-    packed, behind = first.read_bytes(), content(path)
+    packed, behind = first.read_bytes(), read_file(path)
     lines = gzip.decompress(packed).splitlines(keepends=True)
     forged = write_line(1, "", 1_000.0, (Wrote("forged"),))
     whole = b"".join(lines)
@@ -356,18 +356,18 @@ async def test_damaged_segments_are_detected(tmp_path: Path) -> None:
     for torn in (begins[:-1], begins[: len(begins) // 2], bytes(len(begins)), begins[:5]):
         path.write_bytes(torn)
         with pytest.raises(JournalDamaged, match="line 1 "):
-            await opened(path)
-        assert content(path) == torn
+            await open_diary(path)
+        assert read_file(path) == torn
 
 
 @pytest.mark.parametrize("what", [b'"seq":', b'"text":"38"'])
 async def test_independent_lines_of_segments_are_kept(tmp_path: Path, what: bytes) -> None:
     """The damage is in the first state, or in a line after it."""
     path = tmp_path / "a.jsonl"
-    journal = await numbered(path)
+    journal = await make_segments(path)
     begins = replay(path, Entry, Diary)[0].texts.index("38")
-    path.write_bytes(content(path).replace(what, b'"????', 1))
-    again = diary(path)
+    path.write_bytes(read_file(path).replace(what, b'"????', 1))
+    again = make_diary(path)
     aside = await again.open_sound()
     assert aside is not None
     expected = journal.state.texts
@@ -376,7 +376,7 @@ async def test_independent_lines_of_segments_are_kept(tmp_path: Path, what: byte
     assert again.state.texts == expected
     await again.append(Wrote("on"))
     assert verify(path).gone == 0
-    assert (await opened(path)).state == again.state
+    assert (await open_diary(path)).state == again.state
 
 
 async def test_a_log_is_sealed_only_where_allowed(tmp_path: Path) -> None:
@@ -393,8 +393,8 @@ async def test_a_log_is_sealed_only_where_allowed(tmp_path: Path) -> None:
 
 
 async def test_other_files_are_no_segments(tmp_path: Path) -> None:
-    await numbered(tmp_path / "a.jsonl")
-    await numbered(tmp_path / "a.0000000001.jsonl")
+    await make_segments(tmp_path / "a.jsonl")
+    await make_segments(tmp_path / "a.0000000001.jsonl")
     assert segments(tmp_path / "a.jsonl").keys() == segments(tmp_path / "a.0000000001.jsonl").keys()
     verify(tmp_path / "a.jsonl")
     verify(tmp_path / "a.0000000001.jsonl")
@@ -422,32 +422,32 @@ def test_the_file_has_the_acknowledged_entries(
     steps: list[list[Entry] | str | float], segment: int
 ) -> None:
     async def play(path: Path) -> None:
-        journal = await opened(path, segment=segment)
+        journal = await open_diary(path, segment=segment)
         lines: list[list[Entry]] = []
         for step in steps:
             if isinstance(step, list):
                 await journal.append(*step)
                 lines.append(step)
             elif isinstance(step, str):
-                journal = await opened(path, segment=segment)
+                journal = await open_diary(path, segment=segment)
             elif lines:
-                *before, last = content(path).splitlines(keepends=True)
+                *before, last = read_file(path).splitlines(keepends=True)
                 if b'"entries":[]' in last:
                     continue  # it was sealed: the line is in a segment
-                put(path, b"".join(before) + last[: int(len(last) * step)])
+                write_file(path, b"".join(before) + last[: int(len(last) * step)])
                 # An unacknowledged line may be missing, but only as a whole.
                 if step < 1:
                     lines.pop()
-                journal = await opened(path, segment=segment)
-            flat = [meaning(entry) for line in lines for entry in line]
-            assert [meaning(entry) for entry in journal.state.entries] == flat
+                journal = await open_diary(path, segment=segment)
+            flat = [normalize(entry) for line in lines for entry in line]
+            assert [normalize(entry) for entry in journal.state.entries] == flat
             assert journal.state.seqs == list(range(1, len(flat) + 1))
-        fresh = diary(path)
+        fresh = make_diary(path)
         await fresh.open()
         assert fresh.state == journal.state
         if lines:
             verify(path)
-            found = [(seq, meaning(entry)) for seq, _, entry in entries_of(path, Entry)]
+            found = [(seq, normalize(entry)) for seq, _, entry in entries_of(path, Entry)]
             assert found == list(enumerate(flat, 1))
             for since in range(len(flat) + 2):
                 state, behind = read_since(path, Entry, Diary, since)
@@ -471,7 +471,7 @@ def test_no_prefix_of_a_line_is_valid(entry: Entry, seq: int, at: float) -> None
     assert not any(is_sound(line[:end]) for end in range(len(line)))
 
 
-def meaning(entry: Entry) -> object:
+def normalize(entry: Entry) -> object:
     """Return *value* as it is stored: raw JSON loses its line breaks and nothing else."""
     if isinstance(entry, Wrote):
         return entry.text

@@ -16,7 +16,7 @@ import pytest
 
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import Root, is_temporary
-from tests.foundation.storage.confined import SENTINEL, build, snapshot
+from tests.foundation.storage.confined import SENTINEL, build_tree, snapshot
 
 ATTACKER = """
 import ctypes, os, random, sys
@@ -85,7 +85,7 @@ ATTACKS = [
 
 
 @contextmanager
-def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
+def run_attacker(shape: str, base: Path, seed: int) -> Iterator[None]:
     """Let an attacker of *shape* swap files in the tree below *base*."""
     command = [sys.executable, "-c", ATTACKER, shape, str(base), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
@@ -99,7 +99,7 @@ def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
 
 def survive(attack: Attack, base: Path, *, seed: int) -> int:
     """Repeat *attack*; check that nothing escapes or remains.  Return the successes."""
-    root = build(base)
+    root = build_tree(base)
     for name in ("a.txt", "b.txt"):
         (base / "outside" / name).write_text(SENTINEL)
     files = Root(root)
@@ -108,11 +108,11 @@ def survive(attack: Attack, base: Path, *, seed: int) -> int:
     done = 0
     refused: set[str] = set()
     folder = os.open(root / "dir", os.O_RDONLY | os.O_DIRECTORY)
-    with attacking(attack.shape, base, seed):
+    with run_attacker(attack.shape, base, seed):
         for number in range(TRIES[attack.op]):
             path = attack.path.format(number)
             try:
-                do(files, attack.op, path, f"ours {number}\n".encode() * 50)
+                perform(files, attack.op, path, f"ours {number}\n".encode() * 50)
                 done += 1
             except PathRefused:
                 refused.add(Path(path).name)
@@ -137,7 +137,7 @@ def survive(attack: Attack, base: Path, *, seed: int) -> int:
     return done
 
 
-def do(files: Root, op: str, path: str, content: bytes) -> None:
+def perform(files: Root, op: str, path: str, content: bytes) -> None:
     match op:
         case "read":
             assert SENTINEL.encode() not in files.read(path, 1000)

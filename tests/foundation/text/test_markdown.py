@@ -22,7 +22,7 @@ from tests.foundation.text.entity_rules import check_entities, slice_of
 Shown = list[tuple[str, str]]
 
 
-def shown(rich: Rich) -> Shown:
+def describe_entities(rich: Rich) -> Shown:
     """Return each entity as (type, covered text), with its URL or language after the type."""
     check_entities(rich)
     return [
@@ -162,7 +162,7 @@ UNSENDABLE: list[tuple[str, str, Shown]] = [
 def test_text_and_its_formatting(markdown: str, text: str, entities: Shown) -> None:
     rich = to_entities(markdown)
     assert rich.text == text
-    assert shown(rich) == entities
+    assert describe_entities(rich) == entities
 
 
 def test_a_table_is_aligned() -> None:
@@ -172,7 +172,7 @@ def test_a_table_is_aligned() -> None:
     )
     drawn = "Name  | Qty | Note\n------+-----+-----\nApple |   3 |  x\n漢字  |  12 |"
     assert rich.text == f"Prices:\n\n{drawn}\n\nend"
-    assert shown(rich) == [("pre", drawn)]
+    assert describe_entities(rich) == [("pre", drawn)]
     assert len({width(line.split("|")[0]) for line in drawn.split("\n") if "|" in line}) == 1
 
 
@@ -187,7 +187,7 @@ def test_a_wide_table_is_listed_by_row() -> None:
         f"| Name | About |\n|---|---|\n| **A** | {long} |\n| [B](https://b.example) | |"
     )
     assert rich.text == f"• Name: A\n  About: {long.strip()}\n• Name: B"
-    assert shown(rich) == [("bold", "A"), ("text_link https://b.example", "B")]
+    assert describe_entities(rich) == [("bold", "A"), ("text_link https://b.example", "B")]
 
 
 def test_offsets_count_utf16_units() -> None:
@@ -204,11 +204,11 @@ def test_a_repeat_is_marked_and_fits_a_message() -> None:
     piece = split(to_entities("**a** " * 3000))[0]
     marked = mark_repeat(piece)
     assert marked.text == REPEAT_MARK + piece.text
-    assert shown(marked) == shown(piece)
+    assert describe_entities(marked) == describe_entities(piece)
     assert LIMIT + len(REPEAT_MARK) <= 4096
 
 
-def calls(function: Callable[[str], object], argument: str) -> int:
+def count_calls(function: Callable[[str], object], argument: str) -> int:
     """Count the calls of Python and C functions that *function* makes; this needs no clock."""
     count = 0
 
@@ -235,7 +235,7 @@ HOSTILE = [
 @pytest.mark.parametrize("pattern", HOSTILE, ids=ascii)
 def test_the_work_is_linear(pattern: str) -> None:
     def work(size: int) -> int:
-        return calls(lambda text: split(to_entities(text)), (pattern * size)[:size])
+        return count_calls(lambda text: split(to_entities(text)), (pattern * size)[:size])
 
     work(1)  # the first call imports the library
     assert work(3200) <= 2.5 * work(1600) + 500

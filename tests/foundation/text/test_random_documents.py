@@ -42,7 +42,7 @@ FRAGMENTS = (
 )  # fmt: skip
 
 
-def document(rng: random.Random) -> str:
+def make_document(rng: random.Random) -> str:
     pieces = rng.choices(FRAGMENTS, k=rng.randint(1, 24))
     if rng.random() < 0.3:
         tops = rng.choices((0x7F, 0x7FF, 0xFFFF, 0x10FFFF), k=rng.randint(1, 8))
@@ -65,7 +65,7 @@ REFERENCE = Reference("commonmark", {"html": False})
 REFERENCE.enable(["table", "strikethrough"]).disable("reference")
 
 
-def seen(text: str) -> str:
+def reduce_text(text: str) -> str:
     """Return the part of *text* that must survive; bars may be of tables, a task's box is drawn."""
     text = "".join(text.split()).replace("☐", "[]").replace("☑", "[x]").replace("[X]", "[x]")
     return clean(text).replace("|", "").replace("\ufffd", "")
@@ -87,11 +87,13 @@ def is_subsequence(part: str, whole: str) -> bool:
 
 def check_text_survives(source: str, rich: Rich) -> None:
     page = as_html(clean(source))
-    expected, shown = seen(text_of(page)), seen(rich.text)
+    expected, shown = reduce_text(text_of(page)), reduce_text(rich.text)
     assert not Counter(expected) - Counter(shown), "a character was lost"
     # A wide table is listed by row, with its header in between.
     assert "<table" in page or is_subsequence(expected, shown), "the text was shuffled"
-    assert set(shown) <= set(expected) | set(seen(clean(source))) | DECORATION, "text was invented"
+    assert set(shown) <= set(expected) | set(reduce_text(clean(source))) | DECORATION, (
+        "text was invented"
+    )
 
 
 def check_pieces(rich: Rich, pieces: tuple[Rich, ...], limit: int) -> None:
@@ -103,7 +105,7 @@ def check_pieces(rich: Rich, pieces: tuple[Rich, ...], limit: int) -> None:
     assert pieces == split(rich, limit)
 
 
-def formatting(rich: Rich) -> Iterator[tuple[str, str | None, str]]:
+def formats_of(rich: Rich) -> Iterator[tuple[str, str | None, str]]:
     """Return each formatted visible character with its format; splitting must not change them."""
     for entity in rich.entities:
         for char in INVISIBLE.sub("", "".join(slice_of(rich, entity).split())):
@@ -114,7 +116,7 @@ def formatting(rich: Rich) -> Iterator[tuple[str, str | None, str]]:
 def test_random_documents(batch: int) -> None:
     rng = random.Random(batch)
     for _ in range(DOCUMENTS // BATCHES):
-        source = document(rng)
+        source = make_document(rng)
         rich = to_entities(source)
         assert rich.text == rich.text.strip(), ascii(source)
         try:
@@ -124,8 +126,8 @@ def test_random_documents(batch: int) -> None:
                 pieces = split(rich, limit)
                 check_pieces(rich, pieces, limit)
                 if len(rich.entities) <= 100:
-                    kept = (f for piece in pieces for f in formatting(piece))
-                    assert Counter(kept) == Counter(formatting(rich))
+                    kept = (f for piece in pieces for f in formats_of(piece))
+                    assert Counter(kept) == Counter(formats_of(rich))
             check_message(mark_repeat(split(rich)[0]))
         except AssertionError as error:
             raise AssertionError(f"in the document {source!a}") from error

@@ -7,7 +7,7 @@ from elwood.foundation.text.splitting import MAX_ENTITIES, NOTHING, split
 from tests.foundation.text.entity_rules import check_message, slice_of, units
 
 
-def texts(rich: Rich, limit: int) -> list[str]:
+def split_texts(rich: Rich, limit: int) -> list[str]:
     pieces = split(rich, limit)
     for piece in pieces:
         check_message(piece, limit)
@@ -31,7 +31,7 @@ def texts(rich: Rich, limit: int) -> list[str]:
     ],
 )
 def test_cuts_fall_at_pauses(text: str, limit: int, pieces: list[str]) -> None:
-    assert texts(Rich(text), limit) == pieces
+    assert split_texts(Rich(text), limit) == pieces
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_cuts_fall_at_pauses(text: str, limit: int, pieces: list[str]) -> None:
 def test_a_visible_character_stays_whole(character: str) -> None:
     size = len(units(character)) // 2
     for limit in range(size + 1, 2 * size):
-        assert texts(Rich(character * 3), limit) == [character] * 3
+        assert split_texts(Rich(character * 3), limit) == [character] * 3
 
 
 def test_an_overlong_character_is_cut_between_code_points() -> None:
     letter = "a" + "\u0301" * 100
-    assert "".join(texts(Rich(letter), 10)) == letter
-    assert texts(Rich("\N{GRINNING FACE}" * 2), 2) == ["\N{GRINNING FACE}"] * 2
+    assert "".join(split_texts(Rich(letter), 10)) == letter
+    assert split_texts(Rich("\N{GRINNING FACE}" * 2), 2) == ["\N{GRINNING FACE}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_invisible_text_becomes_a_visible_sign(text: str) -> None:
 
 def test_a_blank_line_in_code_is_the_last_choice() -> None:
     rich = to_entities("intro words\n\n```\na\n\nb\n```")
-    assert texts(rich, 16) == ["intro words", "a\n\nb"]
+    assert split_texts(rich, 16) == ["intro words", "a\n\nb"]
 
 
 def test_long_code_is_cut_at_its_lines() -> None:
