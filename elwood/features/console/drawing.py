@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
@@ -25,6 +26,7 @@ from rich.theme import Theme
 
 from elwood.agent.channels.frames import Choice, HeardElsewhere, Message
 from elwood.foundation.text.characters import printable
+from elwood.foundation.text.lines import clip, one_line
 from elwood.foundation.text.markdown import MAX_MARKDOWN, RECORDS_HEAD
 
 if TYPE_CHECKING:
@@ -41,9 +43,10 @@ TAIL = 1500
 # Lines to wrap together: the time grows faster than their number.
 BLOCK = 100
 # The key of each answer to a question about a call, the same in every box; REASON denies with a
-# reason.  Choices of the model or a command have numbers, which never decide about a call.
+# reason, ALL allows all open questions once.  Choices of the model or a command have numbers, which
+# never decide about a call.
 LETTERS = {"once": "y", "conversation": "c", "always": "a", "source": "t"}
-DENY, REASON, DETAILS = "n", "r", "d"
+DENY, REASON, DETAILS, ALL = "n", "r", "d", "A"
 NUMBERS = "123456789"
 DIM, BOLD = Style(dim=True), Style(bold=True)
 ACCENT, ASKS = Style(color="cyan"), Style(color="yellow")
@@ -240,16 +243,23 @@ def draw_message(what: HeardElsewhere, width: int) -> list[Line]:
 
 
 def box(
-    question: Message, width: int, rows: int = 0, *, title: str = "", has_focus: bool = False
+    question: Message,
+    width: int,
+    rows: int = 0,
+    *,
+    title: str = "",
+    has_focus: bool = False,
+    count: int = 1,
 ) -> list[Line]:
     """Draw a question; omit its middle if it has more than *rows* lines.
 
-    A question that *has_focus*, and so gets the keys, has a heavy frame.
+    A question that *has_focus*, and so gets the keys, has a heavy frame.  *count* is the number of
+    questions that one key can allow.
     """
     # A reply is printed above already.
     inner = [] if question.is_reply else [*message(question, width - 2), []]
-    below = choices(question.choices, width - 2, ACCENT + BOLD if has_focus else DIM)
-    room = max(5, rows - len(below) - 3)
+    below = choices(question.choices, width - 2, ACCENT + BOLD if has_focus else DIM, count)
+    room = max(3, rows - len(below) - 3)
     if rows and len(inner) > room:
         half = room // 2
         note = f"… {len(inner) - 2 * half} more lines; Ctrl-O to see all"
@@ -258,10 +268,25 @@ def box(
     return _frame_lines([*inner, *below], width, style, title, frame)
 
 
-def draw_decision(question: Message, width: int, end: str = "") -> list[Line]:
-    """Draw a closed question, with the answer *end* if it came from this terminal."""
-    below = [[], *words(f"→ {end}", width - 2, BOLD)] if end else []
-    return _frame_lines([*message(question, width - 2), *below], width, DIM)
+def summarize_question(question: Message, width: int, note: str = "") -> list[Line]:
+    """Draw a question in one line: the question, the start of the call, and *note*."""
+    ask, _, _ = safe(question.text).lstrip().partition("\n")
+    call, _, _ = safe(question.code[0] if question.code else "").partition("\n")
+    note = note and f" · {note}"
+    text = clip(f"? {ask} {call}".rstrip(), max(MIN_WIDTH, width - len(note)))
+    return [[Segment(text, ASKS), Segment(note, DIM)]]
+
+
+def draw_decision(question: Message, width: int, text: str) -> list[Line]:
+    """Draw a decision made elsewhere in one line: the end of the question's new *text*."""
+    end = safe(text).strip().rpartition("\n\n")[2].partition("\n")[0]
+    call = safe(question.code[0] if question.code else question.text).partition("\n")[0]
+    return [[Segment(clip(f"{end} {call}", max(MIN_WIDTH, width)), DIM)]]
+
+
+def draw_question(question: Message, width: int) -> list[Line]:
+    """Draw a question that is answered elsewhere."""
+    return _frame_lines(message(question, width - 2), width, DIM)
 
 
 def _frame_lines(
@@ -282,15 +307,37 @@ def _frame_lines(
     ]
 
 
-def choices(given: Sequence[Choice], width: int, style: Style) -> list[Line]:
-    """Draw the choices of a box, each after its key in *style*."""
-    drawn: list[Line] = []
-    for key, choice in assign_keys(given):
-        text = choice.text if key else f"{choice.text} ({choice.says})"
-        drawn += _prefix_lines(words(text, width - 2), Segment(f"{key or '·'} ", style), _INDENT)
-        if key == DENY:
-            why = words("No, and say why", width - 2)
-            drawn += _prefix_lines(why, Segment(f"{REASON} ", style), _INDENT)
+def choices(given: Sequence[Choice], width: int, style: Style, count: int = 1) -> list[Line]:
+    """Draw the choices of a box, each after its key in *style*.
+
+    Short answers about a call share lines; *count* is as in `box`.
+    """
+    keyed = [
+        (key, choice.text if key else f"{choice.text} ({choice.says})")
+        for key, choice in assign_keys(given)
+    ]
+    if DENY not in dict(keyed):
+        return [
+            line
+            for key, text in keyed
+            for line in _prefix_lines(
+                words(text, width - 2), Segment(f"{key or '·'} ", style), _INDENT
+            )
+        ]
+    at = [key for key, _ in keyed].index(DENY) + 1
+    keyed[at:at] = [(REASON, "No, and say why")]
+    if count > 1:
+        keyed.append((ALL, f"Allow all {count} once"))
+    drawn, used = list[Line](), width + 1
+    for key, text in keyed:
+        shown = clip(safe(one_line(text, width)), width - 2)
+        size = 2 + cell_len(shown)
+        if used + 3 + size > width:
+            drawn.append([])
+            used = -3
+        gap = [Segment("   ")] if drawn[-1] else []
+        drawn[-1] += [*gap, Segment(f"{key or '·'} ", style), Segment(shown)]
+        used += 3 + size
     return drawn
 
 

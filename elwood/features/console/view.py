@@ -14,7 +14,7 @@ from rich.segment import Segment
 
 from elwood.agent.channels import frames
 from elwood.features.console import drawing
-from elwood.features.console.drawing import ACCENT, ASKS, DIM, Line
+from elwood.features.console.drawing import ASKS, DIM, Line
 from elwood.foundation.text.lines import clip, duration, one_line
 
 # Seconds for which a new question ignores keys, which may not refer to it.  Seconds without any
@@ -22,6 +22,8 @@ from elwood.foundation.text.lines import clip, duration, one_line
 NOT_AT_ONCE, PAUSE = 0.6, 0.25
 # Steps of a turn that Ctrl-O shows, and open questions.
 MAX_STEPS, MAX_BOXES = 50, 20
+# Rows of a box in the smallest terminal.
+MIN_BOX = 8
 # Unacknowledged messages; beyond that the oldest cannot be put back into the line.
 MAX_SENT = 100
 # Waiting messages to show, and characters of one.
@@ -30,8 +32,8 @@ MAX_WAITING, ONE_LINE = 3, 100
 HINT = "Ctrl-D to quit · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
 BUSY_HINT = "Esc to stop · messages sent now join this answer · Ctrl-O for details"
 ASK_HINT = "Tab to answer"
-FOCUS_HINT = "press a key to answer · Esc to go back · Tab for the next question"
-NO_KEY = "That key has no answer here. Press Esc to go back."
+FOCUS_HINT = "press a key to answer · Esc to put it aside · Tab for the next question"
+NO_KEY = "That key has no answer here. Press Esc to put the question aside."
 TOO_FAST = "That was too quick. Press the key again."
 TOO_LONG = "That is too long. Save it as a file and name it with @."
 BLOCKED = "Elwood cannot accept messages right now. Try again."
@@ -112,13 +114,18 @@ class ConversationView:
         self.writing = ""
         # Whether the steps and thoughts of the turn are shown.
         self._is_open = False
-        # Open questions; the index of the one shown, and whether it is cut; the id of the one with
-        # the focus, or ""; the time of the last change of a question.
+        # Open questions; those that are one line until they get the focus; those whose answer is
+        # not acknowledged yet, by the id of the answer.
         self._boxes: dict[str, frames.Message] = {}
+        self._aside: set[str] = set()
+        self._answered: dict[str, frames.Message] = {}
+        # The index of the question shown, and whether it is cut; the id of the one with the focus,
+        # or ""; the time of the last change of a question; the number that one key can allow.
         self._chosen = 0
         self._is_cut = False
         self._focus = ""
         self._asked_at = 0.0
+        self._all = 1
         self._reason_for: frames.Message | None = None
         # Messages sent but not acknowledged; messages that wait for the turn.
         self._sent: dict[str, str] = {}
@@ -189,7 +196,7 @@ class ConversationView:
         is_asked = posted.choices and not posted.is_old and len(self._boxes) < MAX_BOXES
         if is_asked and self._watches:  # a watcher cannot answer it
             self._print(
-                partial(drawing.message if posted.is_reply else drawing.draw_decision, posted)
+                partial(drawing.message if posted.is_reply else drawing.draw_question, posted)
             )
             return
         if posted.is_reply or not is_asked:
@@ -197,6 +204,7 @@ class ConversationView:
         if is_asked:
             self._boxes[posted.id] = posted
             self._asked_at = self._now
+            self._leave_aside()
         elif posted.choices:
             self._print(partial(drawing.draw_typed_choices, posted.choices))
 
@@ -211,15 +219,22 @@ class ConversationView:
             self._reset_focus(question)
         else:
             self._close(question)
+            if not question.is_reply:
+                self._print(partial(drawing.draw_decision, question, text=question.text))
 
-    def _close(self, question: frames.Message, end: str = "") -> None:
+    def _close(self, question: frames.Message) -> None:
         self._chosen -= question.id in list(self._boxes)[: self._chosen]
         self._boxes.pop(question.id, None)
+        self._aside.discard(question.id)
         self._reset_focus(question)
-        if not question.is_reply:
-            self._print(partial(drawing.draw_decision, question, end=end))
-        elif end:
-            self._print(partial(drawing.draw_answer, end, ()))
+        self._leave_aside()
+
+    def _leave_aside(self) -> None:
+        """Show the first question that is not aside, if the shown one is."""
+        ids = list(self._boxes)
+        if not ids[self._chosen : self._chosen + 1] or ids[self._chosen] in self._aside:
+            shown = (at for at, id_ in enumerate(ids) if id_ not in self._aside)
+            self._chosen = next(shown, max(0, min(self._chosen, len(ids) - 1)))
 
     def _reset_focus(self, question: frames.Message) -> None:
         """Remove the focus from a changed question: a key may refer to its old text."""
@@ -228,8 +243,11 @@ class ConversationView:
             self._focus = ""
 
     def _acknowledge(self, id: str, why: str) -> None:
-        text = self._sent.pop(id, "")
+        text, question = self._sent.pop(id, ""), self._answered.pop(id, None)
         if why:
+            if question is not None and len(self._boxes) < MAX_BOXES:
+                self._boxes[question.id] = question
+                self._asked_at = self._now
             self._waiting.pop(id, None)
             self._print(partial(drawing.words, f"I could not accept that: {why}", style=ASKS))
             if text and not self._line and not text.startswith("/"):
@@ -325,6 +343,7 @@ class ConversationView:
         if self._focus:
             at = max(0, ids.index(self._focus) + by)
         self._focus = ids[at] if at < len(ids) else ""
+        self._aside.discard(self._focus)
         self._chosen = at % len(ids)
         self._disarm()
 
@@ -333,13 +352,17 @@ class ConversationView:
         question = self._boxes[self._focus]
         choices = dict(drawing.assign_keys(question.choices))
         is_reason = key == drawing.REASON and drawing.DENY in choices
+        is_all = key == drawing.ALL and drawing.DENY in choices and self._all > 1
         self._disarm()
-        if not key or not (is_reason or key in choices):
+        if not key or not (is_reason or is_all or key in choices):
             self._hint = NO_KEY
         elif self._is_too_soon():
             self._hint = TOO_FAST
         elif is_reason:
             self._reason_for, self._focus = question, ""
+        elif is_all:
+            for one in self._about_calls():
+                self._answer_question(one, dict(drawing.assign_keys(one.choices))["y"])
         elif key == drawing.DETAILS:
             self._send(choices[key].says)
         else:
@@ -351,17 +374,31 @@ class ConversationView:
         before, now = self._keys_at
         return now - self._asked_at < NOT_AT_ONCE or now - before < PAUSE
 
+    def _about_calls(self) -> list[frames.Message]:
+        """Return the open questions about calls."""
+        once = drawing.LETTERS["once"]
+        return [
+            one for one in self._boxes.values() if once in dict(drawing.assign_keys(one.choices))
+        ]
+
     def _answer_question(
         self, question: frames.Message, choice: frames.Choice, why: str = ""
     ) -> None:
-        if self._send(choice.says):
-            self._close(question, f"{choice.text}: {why}" if why else choice.text)
-            if why:
-                self._send(why)
+        """Send the answer; Elwood's reply tells the decision."""
+        if id_ := self._send(choice.says):
+            self._close(question)
+            self._answered[id_] = question
+            if question.is_reply:
+                self._print(partial(drawing.draw_answer, choice.text, ()))
+            if why and self._send(why):
+                self._print(partial(drawing.draw_answer, why, ()))
 
     def escape(self) -> list[Action]:
+        """Put the focused question aside, end a reason, or stop the answer."""
         if self._focus:
+            self._aside.add(self._focus)
             self._focus = ""
+            self._leave_aside()
             self._disarm()
         elif self._reason_for:
             self._reason_for = None
@@ -407,8 +444,9 @@ class ConversationView:
     def leave(self) -> list[Action]:
         """Print the unfinished answer and the open questions."""
         self._keep_writing()
-        for question in list(self._boxes.values()):
-            self._close(question)
+        for question in self._boxes.values():
+            if not question.is_reply:
+                self._print(partial(drawing.summarize_question, question, note="still waiting"))
         return self._take_actions()
 
     def _clear(self) -> None:
@@ -433,7 +471,7 @@ class ConversationView:
             waits = f"{one_line(text, ONE_LINE)} (waiting)"
             below += drawing.dim(drawing.draw_answer(waits, files, width))
         if self._boxes:
-            below += self._draw_questions(width, room - len(below))
+            below += self._draw_questions(width, min(room - len(below), rows // 2))
         room -= len(below) + 1
         return [[], *answer[-room:], [], *below] if answer and room > 0 else [[], *below]
 
@@ -457,19 +495,28 @@ class ConversationView:
         return [*thought, *([Segment(clip(line, width), DIM)] for line in lines)]
 
     def _draw_questions(self, width: int, rows: int) -> list[Line]:
+        """Draw one question in a box and the others in a line each, in *rows* if possible."""
         questions = list(self._boxes.values())
         self._chosen %= len(questions)
-        drawn: list[Line] = []
-        if len(questions) > 1:
-            which = f"Question {self._chosen + 1} of {len(questions)}"
-            drawn = drawing.words(which, width, ACCENT)
+        shown = questions[self._chosen]
+        is_aside = shown.id in self._aside
+        others = [one for one in questions if is_aside or one is not shown]
+        fits = max(1, rows if is_aside else rows - MIN_BOX)
+        drawn = [line for one in others[:fits] for line in drawing.summarize_question(one, width)]
+        if more := len(others[fits:]):
+            drawn[-1] = drawing.words(f"? and {more + 1} more questions", width, ASKS)[0]
+        # One key allows only questions that are shown.
+        self._all = 1 if more else len(self._about_calls())
+        self._is_cut = False
+        if is_aside:
+            return drawn
         title = "clear the line, then Tab to answer" if self._line else "Tab to answer"
         title = "press a key" if self._focus else "" if self._reason_for else title
         box = partial(
-            drawing.box, questions[self._chosen], width, title=title, has_focus=bool(self._focus)
+            drawing.box, shown, width, title=title, has_focus=bool(self._focus), count=self._all
         )
         whole = box()
-        rows = max(8, rows - len(drawn))
+        rows = max(MIN_BOX, rows - len(drawn))
         self._is_cut = len(whole) > rows
         return drawn + (box(rows) if self._is_cut else whole)
 

@@ -63,27 +63,22 @@ FOOTER = """\
 ✓ shell ls -la ~/Mail · allowed once by you
 ✗ fetch_page https://example.org/notes (failed)
 ✓ looked at 2 files"""
-COMMAND = """\
-May I run a command?
+COMMAND = 'rsync -a --delete ~/Mail/ backup:/srv/mail && echo "done" # twice'
+MAY_RUN = f"""\
+May I run this command?
 
-```sh
-rsync -a --delete ~/Mail/ backup:/srv/mail && echo "done" # twice
-```
+{COMMAND}
 
 Why I ask: it changes something on another machine.
-“Conversation” and “always” would let me do exactly this again, while nothing that it names has \
-changed."""
+If you choose “This conversation” or “Always”, I will not ask again before I run this exact \
+command, as long as the files it names stay the same."""
 DIFF = """\
-May I write a file?
-
-```diff
---- a/notes.txt
-+++ b/notes.txt
+edit notes.txt
 @@ -1,2 +1,2 @@
  Mail
 -is on the old server
-+is on the new server
-```"""
++is on the new server"""
+MAY_WRITE = f"May I change this file?\n\n{DIFF}\n\nWhy I ask: this file can start programs."
 
 
 def choices(code: str, *more: Choice) -> tuple[Choice, ...]:
@@ -188,19 +183,28 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         more = Choice("Always: rsync to backup:/srv/mail", "/allow A always")
         it.app.send(
             State(busy=True),
-            Message(id="a", text="", markdown=COMMAND, choices=choices("A", more)),
-            Message(id="b", text="", markdown=DIFF, choices=choices("B")),
+            Message(id="a", text=MAY_RUN, code=(COMMAND,), choices=choices("A", more)),
+            Message(id="b", text=MAY_WRITE, code=(DIFF,), choices=choices("B")),
         )
-        it.keep("asks", "Question 1 of 2", "No, and say why", "rsync", "─ Tab to answer")
+        it.keep("asks", "A Allow all 2 once", "No, and say why", "rsync", "─ Tab to answer")
         it.type("hm")
         it.keep("asks while something is typed", "clear the line, then Tab to answer", "> hm")
         it.type("C-u", "Up")
         it.keep("has the keys", "━ press a key")
+        it.type("Escape")
+        it.keep("puts it aside", "? May I run this command?", "new server")
+        it.type("Tab", "Up")
+        it.see("━ press a key", "rsync -a")
         it.type("3")
         it.keep("does not know the key", "That key has no answer here")
         it.type("Tab")
-        it.keep("asks the next one", "Question 2 of 2", "new server", "━ press a key")
-        it.app.send(Changed(id="b", text="May I write a file?\n\n✓ Allowed once by you, Mon 8:00."))
+        it.keep("asks the next one", "? May I run this command?", "new server", "━ press a key")
+        it.app.send(
+            Changed(
+                id="b",
+                text=f"May I change this file?\n\n{DIFF}\n\n✓ Allowed once by you, Mon 8:00.",
+            )
+        )
         it.see("8:00", "─ Tab to answer")
         it.type("Tab")
         while "no, because >" not in it.see():
@@ -209,7 +213,8 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.keep("asks for the reason", "no, because >")
         it.type("C-u", "it is too early", "Enter")
         assert [it.app.receive().text for _ in "12"] == ["/deny A", "it is too early"]
-        it.keep("decided", "too early", "8:00")
+        it.app.send(Message(id="d", text="Denied: rsync to backup:/srv/mail", is_reply=True))
+        it.keep("decided", "too early", "8:00", "Denied: rsync")
         it.app.send(
             Message(id="s", text="I look it up.", markdown="I look it **up**.", is_said=True),
             Writing("I look it up.\n\nThe drafts are"),
@@ -224,7 +229,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         )
         it.keep("stopped", "Stopped.", "Ctrl-D")
         it.tmux("resize-window", "-x", "45")
-        it.keep("is made narrower", "Ctrl-D to quit", "→ Deny")
+        it.keep("is made narrower", "Ctrl-D to quit", "Denied: rsync")
         it.type("C-d")
         it.see("left with [0]")
     assert_screen(str(columns), "\n".join(it.kept), SCREENS)
