@@ -34,8 +34,6 @@ LEVELS: dict[str, int] = {
     "elwood/agent/media": 60,
     "elwood/agent/people": 67,
     "elwood/agent/tools": 45,
-    "elwood/app": 50,
-    "elwood/app/config": 53,
     "tests": 28,
     "tests/agent/models": 46,
     "tests/app": 38,

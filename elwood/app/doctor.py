@@ -66,7 +66,7 @@ def doctor(unread: Config, given: Namespace) -> int:
         for one in redacted
     ]
     # More output may follow, as in `elwood init`.
-    show_list(("level", "subject", "finding"), rows, given, "nothing was looked at", pages=False)
+    show_list(("level", "subject", "finding"), rows, given, "nothing was checked", pages=False)
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
@@ -101,8 +101,8 @@ async def examine(context: CheckContext, checks: Iterable[Check]) -> list[Findin
 
 
 def _report_unreadable(error: OSError) -> Finding:
-    what = f"{error.filename} cannot be looked at: {error.strerror}"
-    remedy = "run this as the user of Elwood, and check the paths in its configuration"
+    what = f"{error.filename} cannot be read: {error.strerror}"
+    remedy = "run this as the user that runs Elwood, and check the paths in its configuration"
     return Finding("problem", "files", what, remedy)
 
 
@@ -110,7 +110,7 @@ def _check_clock(context: CheckContext) -> Iterator[Finding]:
     if not context.asked:
         return
     if not context.skews:
-        yield Finding("warning", "clock", "no service told the time to compare with")
+        yield Finding("warning", "clock", "no service gave a time to compare with")
         return
     skew = min(context.skews, key=abs)
     if abs(skew) <= MAX_SKEW:
@@ -118,7 +118,7 @@ def _check_clock(context: CheckContext) -> Iterator[Finding]:
         return
     side = "ahead of" if skew > 0 else "behind"
     what = f"is {abs(skew) / 60:.0f} min {side} the services"
-    yield Finding("problem", "clock", what, "set the clock: timedatectl set-ntp true")
+    yield Finding("problem", "clock", what, "set the clock: run timedatectl set-ntp true")
 
 
 # --- this machine ---------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ def configuration(config: Config) -> Iterator[Finding]:
     mode = stat.S_IMODE(config.file.stat().st_mode)
     command = f"run: chmod 600 {shlex.quote(str(config.file))}"
     if mode & 0o022:
-        what = f"{config.file} can be changed by others (mode {mode:04o})"
+        what = f"{config.file} can be changed by other users (mode {mode:04o})"
         yield Finding("problem", "configuration", what, command)
     elif config.inline and mode & 0o077:
         what = (
-            f"{config.file} can be read by others (mode {mode:04o}) and holds "
+            f"{config.file} can be read by other users (mode {mode:04o}) and contains "
             f"{', '.join(config.inline)}"
         )
         yield Finding("problem", "configuration", what, command)
@@ -166,15 +166,15 @@ def folders(config: Config) -> Iterator[Finding]:
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid != os.geteuid():
         what = f"{path} belongs to user {status.st_uid}, and you are {os.geteuid()}"
-        yield Finding("problem", "state", what, "run this as the user of Elwood")
+        yield Finding("problem", "state", what, "run this as the user that runs Elwood")
     elif mode & 0o077:
-        what = f"{path} is open to others (mode {mode:04o})"
+        what = f"other users have access to {path} (mode {mode:04o})"
         yield Finding("problem", "state", what, f"run: chmod 700 {quoted}")
     elif not os.access(path, os.W_OK | os.X_OK):
-        what = f"{path} cannot be written to"
-        yield Finding("problem", "state", what, "mount it writable, and check its mode")
+        what = f"{path} is not writable"
+        yield Finding("problem", "state", what, "mount it writable, and correct its mode")
     else:
-        yield Finding("ok", "state", f"{path} is ours alone")
+        yield Finding("ok", "state", f"only you can read {path}")
 
 
 def space(config: Config) -> Iterator[Finding]:
@@ -186,12 +186,13 @@ def space(config: Config) -> Iterator[Finding]:
     free = disk.f_bavail * disk.f_frsize
     level = _rate(free, ENOUGH_SPACE, LEAST_SPACE)
     size = f"{free >> 30} GiB" if level == "ok" else f"{free >> 20} MiB"
-    remedy = "" if level == "ok" else f"make room on the disk of {path}"
-    yield Finding(level, "disk", f"{size} are free", remedy)
+    remedy = "" if level == "ok" else f"free some space on the disk of {path}"
+    yield Finding(level, "disk", f"{size} of free space", remedy)
     if disk.f_files:  # some file systems create inodes as needed and report none
         level = _rate(disk.f_favail, ENOUGH_INODES, LEAST_INODES)
-        remedy = "" if level == "ok" else f"remove files from the disk of {path}"
-        yield Finding(level, "disk", f"{disk.f_favail} more files can be made", remedy)
+        remedy = "" if level == "ok" else f"delete files on the disk of {path}"
+        count = f"{disk.f_favail / 1e6:.1f} million" if level == "ok" else f"{disk.f_favail:,}"
+        yield Finding(level, "disk", f"{count} free inodes", remedy)
 
 
 def _rate(left: int, enough: int, least: int) -> Level:
@@ -217,16 +218,20 @@ def kernel(config: Config) -> Iterator[Finding]:
 def workspace(config: Config) -> Iterator[Finding]:
     folder = config.get(Paths).workspace
     if not folder.is_dir():
-        yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
+        yield Finding(
+            "warning", "workspace", f"the folder {folder} does not exist", "run: elwood init"
+        )
         return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not can_be_marked(fd):
-            what = f"{folder} keeps no extended attributes, so what strangers' words lead to is not"
-            remedy = "put it on ext4, XFS, Btrfs or ZFS"
-            yield Finding("warning", "workspace", f"{what} written there", remedy)
+            what = f"{folder} has no extended attributes, so Elwood writes no files there in a"
+            remedy = "move it to ext4, XFS, Btrfs or ZFS"
+            yield Finding(
+                "warning", "workspace", f"{what} conversation with strangers' words", remedy
+            )
         else:
-            yield Finding("ok", "workspace", f"{folder} is there")
+            yield Finding("ok", "workspace", f"{folder} is usable")
     finally:
         os.close(fd)
 
@@ -272,12 +277,12 @@ def records(config: Config) -> Iterator[Finding]:
             yield _report_unreadable(error)
         except JournalDamaged as error:
             what = f"{path}: line {error.line} {error.why}"
-            remedy = "restore it from a backup, or move it away to begin anew"
+            remedy = "restore it from a backup, or move it away to start without it"
             yield Finding("problem", "journals", what, remedy)
         else:
             sound += 1
     if unread:
-        what = f"{unread} were not verified: they are large"
+        what = f"{unread} not verified, because they are large"
         yield Finding("warning", "journals", what, "run: elwood receipts verify")
     if sound or not found:
-        yield Finding("ok", "journals", f"{sound} are whole and unchanged")
+        yield Finding("ok", "journals", f"{sound} verified: no line is missing, moved or edited")

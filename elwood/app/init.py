@@ -33,7 +33,7 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     for kind in sections():
         if kind.SECTION.advice:
             print(f"\n{kind.SECTION.advice}")
-    print(f"\nNext: put your keys into {config}, then run: elwood doctor")
+    print(f"\nNext: add your keys to {config}, then run: elwood doctor")
     return OK
 
 
@@ -70,10 +70,10 @@ def set_up(path: Path, given: Namespace) -> int:
     from elwood.app.doctor import doctor
 
     if path.exists():
-        print(f"There is {path} already. Move it away to be asked for a new one.\n")
+        print(f"{path} exists already. To answer the questions again, move it away first.\n")
         return install(path, os.environ)
-    print("Enter takes what stands in [ ], or leaves a step out. Nothing is written until")
-    print("the end: Ctrl-C leaves everything as it was.")
+    print("Press Enter to accept the value in [ ] or to skip a step. Nothing is written until")
+    print("the end. Press Ctrl-C to quit without changes.")
     path, answers = path.absolute(), Answers()
     try:
         config = load(Path(os.devnull), dict(os.environ))
@@ -87,8 +87,8 @@ def set_up(path: Path, given: Namespace) -> int:
         install(path, os.environ)
     print("\nWritten:", *written, sep="\n  ", end="\n\n")
     doctor(Config.from_values(file=path), given)
-    print("\nNext: `elwood chat` talks with it here. `elwood run` is the service for Telegram;")
-    print("systemd or a NixOS module can keep that running: see docs/operating.md.")
+    print("\nNext: `elwood chat` starts a conversation here. `elwood run` is the service for")
+    print("Telegram. To keep it running with systemd or NixOS, see docs/start/install.md.")
     return OK
 
 
@@ -97,7 +97,7 @@ def _ask_time_zone(config: Config) -> Answers:
     zones = available_timezones()
     guess = next(one for one in (os.environ.get("TZ", "").lstrip(":"), here, "UTC") if one in zones)
     pattern = "|".join(map(re.escape, zones))
-    return {("owner", "timezone"): ask("\nYour time zone, as Europe/Berlin?", guess, pattern)}
+    return {("owner", "timezone"): ask("\nYour time zone, such as Europe/Berlin?", guess, pattern)}
 
 
 def _write_all(path: Path, answers: Answers) -> list[Path]:

@@ -21,9 +21,9 @@ log = logging.getLogger("elwood")
 LOOK_EVERY = 10.0
 # Seconds for answers in progress before a restart, and for a notice to reach the owner.
 LAST_ANSWERS, TELLING = 60.0, 3_600.0
-CHANGED = "Elwood was installed anew while it runs"
-RESTARTS = f"{CHANGED}: it ends, to be started anew"
-TO_RESTART = f"{CHANGED}, and still is the old version: start it anew."
+CHANGED = "A new version of Elwood was installed"
+RESTARTS = f"{CHANGED}: stopping for a restart"
+TO_RESTART = f"{CHANGED}, but the old one is still running. Restart Elwood."
 
 
 class Installation(MetaPathFinder):
@@ -46,7 +46,9 @@ class Installation(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Refuse a module of ours if it has changed; find none."""
         if name.startswith("elwood.") and self.list_modules() != self.at_start:
-            raise ImportError(f"{name} is of another version: {CHANGED}", name=name)
+            raise ImportError(
+                f"{name} has another version than the running program: {CHANGED}", name=name
+            )
         return None
 
 

@@ -49,8 +49,8 @@ from elwood.foundation.storage.version import claim
 log = logging.getLogger("elwood")
 
 NO_CHANNEL = (
-    "no channel is set up, so nobody could talk to me. Set telegram.token (a credential, a file or "
-    "TELEGRAM_BOT_TOKEN), or try `elwood chat`."
+    "no channel is set up, so no one could reach Elwood. Set telegram.token (a credential, a file "
+    "or TELEGRAM_BOT_TOKEN), or use `elwood chat`."
 )
 
 
@@ -240,7 +240,7 @@ async def _watch_signals(
         if ending == "end" and app.interrupt is not None:
             ending = app.interrupt(number)
         if ending == "leave":
-            log.warning("asked to stop at once")
+            log.warning("asked to stop immediately")
             now.cancel()
         elif ending == "end":
             log.info("asked to stop")

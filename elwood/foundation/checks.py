@@ -82,7 +82,7 @@ def build_unreached(service: str, base: str, why: str, now: float) -> Finding:
     """Build the finding for a failed request; blame the local clock if it is wrong."""
     if any(phrase in why for phrase in _TOO_EARLY_OR_LATE):
         here = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        what = f"{base} has a certificate that, by our clock ({here}), is not valid: {why}"
-        return Finding("problem", "clock", what, "set the clock: timedatectl set-ntp true")
+        what = f"the certificate of {base} is not valid at the time of this machine, {here}: {why}"
+        return Finding("problem", "clock", what, "set the clock: run timedatectl set-ntp true")
     remedy = "check the network (DNS, proxy, firewall) and the address"
     return Finding("problem", service, f"{base} cannot be reached: {why}", remedy)

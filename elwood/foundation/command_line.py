@@ -227,7 +227,10 @@ def count(text: str) -> int:
 def is_wanted(question: str) -> bool:
     """Ask a yes-or-no question; without a terminal the answer is no."""
     if not sys.stdin.isatty():
-        print("Nobody can be asked here; say --yes if you are sure.", file=sys.stderr)
+        print(
+            "This command needs a confirmation. Without a terminal, use --yes if you are sure.",
+            file=sys.stderr,
+        )
         return False
     return ask(f"{question} [y/N]").lower() in ("y", "yes")
 
@@ -249,4 +252,4 @@ def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = Fa
             continue
         if answer.isprintable() and re.fullmatch(wanted, answer):
             return answer
-        print("  That does not look right. Once more:")
+        print("  That does not look right. Please try again:")

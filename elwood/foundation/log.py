@@ -153,7 +153,7 @@ def to_file(settings: LogSettings, redact: Redact) -> logging.Handler | None:
     if settings.file is None:
         return None
     if not os.access(settings.file.parent, os.W_OK):
-        raise OSError(0, "log.file cannot be written: make its folder", str(settings.file))
+        raise OSError(0, "log.file cannot be written: create its folder", str(settings.file))
     size = round(settings.rotate * 1e6)
     lines = _PrivateFile(settings.file, maxBytes=size, backupCount=KEPT, delay=True)
     lines.setFormatter(_JsonLines(redact, priorities=False))
@@ -285,7 +285,7 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     half = limit // 2
-    return f"{text[:half]} …{len(text) - 2 * half} characters left out… {text[-half:]}"
+    return f"{text[:half]} …{len(text) - 2 * half} characters omitted… {text[-half:]}"
 
 
 def _clean(text: str) -> str:
@@ -297,4 +297,4 @@ def _log_uncaught(
 ) -> None:
     if issubclass(kind, KeyboardInterrupt):
         return
-    logging.getLogger("elwood").critical("ended by a bug", exc_info=(kind, error, trace))
+    logging.getLogger("elwood").critical("stopped by a bug", exc_info=(kind, error, trace))

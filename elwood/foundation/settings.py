@@ -306,7 +306,7 @@ def at_least(least: float) -> Check:
 
     def check(value: float) -> None:
         if not value >= least:  # nan is not
-            raise BadSetting(f"{value:g} is too small", f"the least is {least:g}")
+            raise BadSetting(f"{value:g} is too small", f"the minimum is {least:g}")
 
     return check
 
@@ -328,7 +328,7 @@ def none_or(least: float, most: float) -> Check:
 def is_chat(chat: int | str) -> None:
     """Check for a chat such as ``telegram:123``; a number alone means Telegram."""
     if isinstance(chat, str) and not all(chat.partition(":")):
-        raise BadSetting(f"{chat!r} is no chat", "write telegram:123456789")
+        raise BadSetting(f"{chat!r} is not a chat", "write telegram:123456789")
 
 
 def is_timezone(name: str) -> None:
@@ -352,11 +352,13 @@ def is_url(text: str) -> None:
         remedy = "write an address like https://api.example.org/v1"
         raise BadSetting("not an http or https address", remedy)
     if parts.username is not None or parts.password is not None:
-        raise BadSetting("the address holds a user name or password", "give the key as key")
+        raise BadSetting(
+            "the address contains a user name or password", "write the key in the setting key"
+        )
     if parts.query or parts.fragment:
-        raise BadSetting("the address has a ? or # part", "take it away")
+        raise BadSetting("the address has a ? or # part", "remove it")
 
 
 def is_port(port: int) -> None:
     if not 1 <= port <= 65_535:
-        raise BadSetting(f"{port} is not the number of a port", "it must be from 1 to 65535")
+        raise BadSetting(f"{port} is not a port number", "it must be from 1 to 65535")

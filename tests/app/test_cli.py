@@ -128,7 +128,7 @@ def test_a_wrong_configuration_exits_78_with_all_problems(tmp_path: Path) -> Non
     done = elwood(tmp_path, "run", ELWOOD__MODELS__MAX_TOKENS="0")
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.splitlines() == [
-        "ELWOOD__MODELS__MAX_TOKENS: models.max_tokens: 0 is too small; the least is 1",
+        "ELWOOD__MODELS__MAX_TOKENS: models.max_tokens: 0 is too small; the minimum is 1",
         f"{path}: turn.dedline: no such key; did you mean deadline?",
         f'{path}: log.level: cannot be the text "loud"; write one of debug, info, warning, error',
     ]
@@ -368,7 +368,7 @@ def test_unreadable_folders_are_reported(tmp_path: Path) -> None:
     )
     done = elwood(tmp_path, "doctor")
     assert (done.returncode, done.stderr) == (1, "")
-    assert f"{unseen} cannot be looked at: File name too long" in done.stdout
+    assert f"{unseen} cannot be read: File name too long" in done.stdout
     assert "kernel" in done.stdout, "all else is examined"
     for arguments in (["inspect"], ["doctor"]):
         for home in (tmp_path, unseen):

@@ -104,9 +104,9 @@ WRONG = [
     ('[sessions]\nx = 5',
      ": sessions.x: no such key; there are archive, idle, in_memory, keep, keep_runs"),
     ('log.levels = { tols = "debug" }',
-     ": log.levels.tols: nobody logs by this name; did you mean tools?"),
+     ": log.levels.tols: no component has this name; did you mean tools?"),
     ('log.levels = { x = "debug" }',
-     f": log.levels.x: nobody logs by this name; use one of {', '.join(LOGGERS)}"),
+     f": log.levels.x: no component has this name; use one of {', '.join(LOGGERS)}"),
     ('[modles]\nx = 5', ": modles: no such key; did you mean models?"),
     ('[models]\nmax_tokens = "16000"',
      ': models.max_tokens: expected a whole number, found the text "16000"; '
@@ -115,11 +115,12 @@ WRONG = [
      ": models.max_tokens: expected a whole number, found the number 1.5; "
      "write digits only"),
     ('[models]\nmax_tokens = 0',
-     ": models.max_tokens: 0 is too small; the least is 1"),
+     ": models.max_tokens: 0 is too small; the minimum is 1"),
     ('[turn]\ndeadline = nan', ": turn.deadline: nan is out of range; it must be from 1 to 86400"),
     ('[turn]\ndeadline = 2026-11-21',
-     ": turn.deadline: expected a number, found a date or time; write digits, and maybe a point"),
-    ('[owner]\nname = 5', ": owner.name: expected a text, found the number 5; put it into quotes"),
+     ": turn.deadline: expected a number, found a date or time; "
+     "write digits, with a decimal point if needed"),
+    ('[owner]\nname = 5', ": owner.name: expected a text, found the number 5; put it in quotes"),
     ('[telegram]\nowners = [\n  1,\n  "2",\n]',
      ': telegram.owners[1]: expected a whole number, found the text "2"; '
      "write digits only"),
@@ -132,8 +133,8 @@ WRONG = [
     (f'[telegram]\nbase_url = "http://{"a" * 64}.org"',
      ": telegram.base_url: not an http or https address; "
      "write an address like https://api.example.org/v1"),
-    ('[telegram]\nbase_url = "http://a:hunter2@x"', ": telegram.base_url: the address holds a "
-     "user name or password; give the key as key"),
+    ('[telegram]\nbase_url = "http://a:hunter2@x"', ": telegram.base_url: the address contains a "
+     "user name or password; write the key in the setting key"),
     ('telegram = 5', ": telegram: expected a table, found the number 5; begin it with [telegram]"),
     ('providers = 5', ": providers: expected a table, found the number 5; "
      "write a table for each, such as [providers.local]"),
@@ -147,7 +148,7 @@ WRONG = [
      ": providers.local.api: cannot be the text \"opnai\"; "
      "write one of anthropic, openai, offline"),
     ('[providers."a/b"]\napi = "offline"',
-     ": providers.a/b: not a name for a provider; use small letters, digits, - and _"),
+     ": providers.a/b: not a name for a provider; use lower-case letters, digits, - and _"),
     ('[models]\ndefault = "claude"',
      ": models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5.4"),
     ('[models]\ndefault = "antropic/claude"',
@@ -155,23 +156,23 @@ WRONG = [
     ('[models.roles.chaep]\nmodel = "openai/gpt"', ": models.roles.chaep: there is no such role; "
      "there are default, cheap, summarizer, observer, heartbeat"),
     ('[models]\ndefault = "a/b"\n[models.roles.default]\nmodel = "openai/gpt"',
-     ": models.default: is the old name of models.roles.default.model, which is written too; "
-     "take one of them away"),
+     ": models.default: is the old name of models.roles.default.model, which is set too; "
+     "remove one of them"),
     ('memory.embeddings = "offline/rules"',
      ": memory.embeddings: the offline model has no embeddings; choose another, or remove it"),
     ('telegram.token = "${NOT_SET}"', ": telegram.token: the variable NOT_SET is not set; "
      "set it, or write $${NOT_SET}"),
     ('[paths]\nstate = "here"', ': paths.state: the text "here" is not an absolute path; '
-     "write it from / or ~/ on"),
+     "begin it with / or ~/"),
     ('[owner]\nname = "${1}"', ": owner.name: ${ without a name and }; "
      "write $${ for a plain ${"),
-    ('[telegram]\ntoken = 5', ": telegram.token: expected a text; put it into quotes"),
+    ('[telegram]\ntoken = 5', ": telegram.token: expected a text; put it in quotes"),
     ('[telegram]\ntoken = "file:/nowhere"',
      ": telegram.token: /nowhere does not exist; create it, or correct the path"),
     ('[telegram]\ntoken = "file:here"',
-     ": telegram.token: file:here is not an absolute path; write it from / on"),
+     ": telegram.token: file:here is not an absolute path; begin it with /"),
     ('[providers.openai]\nkey = ""',
-     ": providers.openai.key: the value is empty; write the secret into it"),
+     ": providers.openai.key: the value is empty; write the secret to it"),
     ('[policy]\ndeny = ["run_comand"]',
      ": policy.deny[0]: there is no tool run_comand; did you mean run_command?"),
     ('[policy]\nask = ["files.file.wirte"]',
@@ -191,13 +192,14 @@ WRONG = [
     ('[skills]\nchats = { tax = [-5, "telegrm:7", "telegram:7"] }',
      ": skills.chats.tax[1]: there is no channel telegrm; did you mean telegram?"),
     ('[skills]\nchats = { tax = ["telegram"] }',
-     ": skills.chats.tax[0]: 'telegram' is no chat; write telegram:123456789"),
+     ": skills.chats.tax[0]: 'telegram' is not a chat; write telegram:123456789"),
     ("[skills]\nchats = { tax = [1.5] }",
-     ": skills.chats.tax[0]: expected a text, found the number 1.5; put it into quotes"),
+     ": skills.chats.tax[0]: expected a text, found the number 1.5; put it in quotes"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegrm:-100"',
      ": tasks[0].deliver: there is no channel telegrm; did you mean telegram?"),
     ('[[tasks]]\nwhen = "daily"\nprompt = "x"\ndeliver = "telegram:@me"',
-     ": tasks[0].deliver: telegram:@me is no chat of telegram; write ids that it uses"),
+     ": tasks[0].deliver: telegram:@me is not a chat of telegram; "
+     "write an id in the format of telegram"),
     ("[policy]\nblocked_patterns = ['prod', '(?!safe)rm']",
      ": policy.blocked_patterns[1]: RE2 cannot use this regular expression: invalid perl operator: "
      "(?!; write it in the syntax of RE2 (github.com/google/re2/wiki/Syntax), "
@@ -239,12 +241,12 @@ def test_a_wrong_value_is_reported_with_place_and_remedy(
         ('deny = ["wbe.*"]', "deny[0]: no tool matches wbe.*; did you mean web.*?"),
         ('ask = ["x?"]', "ask[0]: no tool matches x?; patterns are compared with the ids in "
          "docs/reference/tools.md, such as web.*"),
-        ('deny = ["time__later"]', "deny[0]: no tool time__later of an MCP server has been "
-         "accepted; compare it with what /mcp shows"),
-        ('deny = ["mcp.time.l*"]', "deny[0]: no tool of an MCP server that was accepted matches "
-         "mcp.time.l*; compare it with what /mcp shows"),
-        ("timeout = { time__later = 5 }", "timeout.time__later: no tool time__later of an MCP "
-         "server has been accepted; compare it with what /mcp shows"),
+        ('deny = ["time__later"]', "deny[0]: no MCP server has an accepted tool time__later; "
+         "compare it with the list of /mcp"),
+        ('deny = ["mcp.time.l*"]', "deny[0]: no accepted tool of an MCP server matches "
+         "mcp.time.l*; compare it with the list of /mcp"),
+        ("timeout = { time__later = 5 }", "timeout.time__later: no MCP server has an accepted "
+         "tool time__later; compare it with the list of /mcp"),
         ('deny = ["web.*", "time__now", "mcp.time.now", "mcp.time.*", "*", "read_resource"]', ""),
         ("timeout = { time__now = 5, run_command = 5 }", ""),
     ],
@@ -294,8 +296,11 @@ token = 5
     [
         (None, ": there is no such file; run: elwood init"),
         (b'a = 1\nb = "\xff"', ": line 2 is not UTF-8 text; save it as UTF-8"),
-        (b"#" * (LARGEST + 1), f": is larger than {LARGEST} bytes; is it the right file?"),
-        (b"a = " + b"[" * 100_000, ": is nested too deeply; is it the right file?"),
+        (
+            b"#" * (LARGEST + 1),
+            f": is larger than {LARGEST} bytes; check that it is the right file",
+        ),
+        (b"a = " + b"[" * 100_000, ": is nested too deeply; check that it is the right file"),
     ],
 )
 def test_an_unreadable_file_is_one_problem(
@@ -418,7 +423,7 @@ def test_variables_override_the_file(tmp_path: Path) -> None:
          "turn.max_rounds: 0 is out of range; it must be from 1 to 1000"),
         ("TURN__DEADLINE", "soon",
          'turn.deadline: expected a number, found the text "soon"; '
-         "write digits, and maybe a point"),
+         "write digits, with a decimal point if needed"),
         ("TELEGRAM__OWNERS", "me",
          'telegram.owners: expected a list in JSON, found the text "me"; write [1, 2]'),
         ("TELEGRAM__OWNERS", '["5"]', 'telegram.owners[0]: expected a whole number, '
@@ -426,7 +431,7 @@ def test_variables_override_the_file(tmp_path: Path) -> None:
         ("MODELS__FALLBACKS", '["x/y"]', "models.fallbacks[0]: there is no provider x; "
          "there are anthropic, offline, ollama, openai, openrouter"),
         ("TRUN__DEADLINE", "5", "trun: no such key; did you mean turn?"),
-        ("TURN", "5", 'turn: expected a table, found the text "5"; set its keys one by one'),
+        ("TURN", "5", 'turn: expected a table, found the text "5"; set its keys separately'),
     ],
 )  # fmt: skip
 def test_a_wrong_variable_is_reported(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -539,7 +544,7 @@ BRAVE_API_KEY=
 def test_a_file_of_variables_that_others_can_read_is_refused(tmp_path: Path) -> None:
     write_dotenv(tmp_path, f"TELEGRAM_BOT_TOKEN={TOKEN}", 0o644)
     assert load_problems(tmp_path, "") == [
-        f".env can be read or changed by others (mode 0644); run: chmod 600 {tmp_path}/.env"
+        f".env can be read or changed by other users (mode 0644); run: chmod 600 {tmp_path}/.env"
     ]
     # A command that needs no secret may run as another user.
     load(tmp_path / "config.toml", HOME.copy(), secrets=False)
@@ -548,7 +553,7 @@ def test_a_file_of_variables_that_others_can_read_is_refused(tmp_path: Path) -> 
 def test_invalid_lines_of_variables_are_reported_by_number_only(tmp_path: Path) -> None:
     write_dotenv(tmp_path, f"{TOKEN}\nA=1\nB='open\n= 2")
     assert load_problems(tmp_path, "") == [
-        f".env: line {number} sets no variable; write NAME=value" for number in (1, 3, 4)
+        f".env: line {number} does not set a variable; write NAME=value" for number in (1, 3, 4)
     ]
 
 

@@ -259,7 +259,7 @@ async def test_unreachable_services_are_reported(tmp_path: Path) -> None:
         what = f"{base} cannot be reached: cannot connect: Connection refused"
         assert findings_about(subject, found) == [("problem", what, remedy)]
     assert findings_about("clock", found) == [
-        ("warning", "no service told the time to compare with", "")
+        ("warning", "no service gave a time to compare with", "")
     ]
 
 
@@ -298,9 +298,9 @@ async def test_an_offline_provider_is_not_checked(tmp_path: Path) -> None:
     [
         (300.0, ("ok", "agrees with the services within 301 s", "")),
         (301.0, ("problem", "is 5 min ahead of the services",
-                 "set the clock: timedatectl set-ntp true")),
+                 "set the clock: run timedatectl set-ntp true")),
         (-86_400.0, ("problem", "is 1440 min behind the services",
-                     "set the clock: timedatectl set-ntp true")),
+                     "set the clock: run timedatectl set-ntp true")),
     ],
 )  # fmt: skip
 async def test_a_wrong_clock_is_reported(
@@ -317,8 +317,8 @@ def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
     """With a clock that is days off TLS fails, and no server can report the time."""
     found = build_unreached("telegram", "https://api.telegram.org", why, NOW)
     assert (found.level, found.subject) == ("problem", "clock")
-    assert "by our clock (2026-11-21 22:26 UTC)" in found.what
-    assert found.remedy == "set the clock: timedatectl set-ntp true"
+    assert "at the time of this machine, 2026-11-21 22:26 UTC:" in found.what
+    assert found.remedy == "set the clock: run timedatectl set-ntp true"
 
 
 # --- this machine -------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_before_the_first_start_there_is_only_advice(tmp_path: Path) -> None:
         ("warning", f"{tmp_path}/state does not exist yet", "run: elwood init")
     ]
     assert findings_about("workspace", found) == [
-        ("warning", f"there is no folder {tmp_path}/state/workspace", "run: elwood init")
+        ("warning", f"the folder {tmp_path}/state/workspace does not exist", "run: elwood init")
     ]
     assert findings_about("process", found) == [("ok", "Elwood has not run here yet", "")]
 
@@ -352,9 +352,14 @@ def test_before_the_first_start_there_is_only_advice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "secret", "level", "what"),
     [
-        (0o640, True, "problem", "can be read by others (mode 0640) and holds telegram.token"),
+        (
+            0o640,
+            True,
+            "problem",
+            "can be read by other users (mode 0640) and contains telegram.token",
+        ),
         (0o644, False, "ok", "is valid"),
-        (0o666, False, "problem", "can be changed by others (mode 0666)"),
+        (0o666, False, "problem", "can be changed by other users (mode 0666)"),
     ],
 )
 def test_the_permissions_of_the_configuration_are_checked(
@@ -401,7 +406,7 @@ def test_a_missing_or_public_state_folder_is_a_problem(tmp_path: Path) -> None:
     state.mkdir()
     state.chmod(0o701)
     assert findings_about("state", examine_machine(config)) == [
-        ("problem", f"{state} is open to others (mode 0701)", f"run: chmod 700 {state}")
+        ("problem", f"other users have access to {state} (mode 0701)", f"run: chmod 700 {state}")
     ]
 
 
@@ -429,8 +434,8 @@ def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:
     problem, fine = findings_about("journals", examine_machine(config))
     assert problem[0] == "problem"
     assert problem[1].startswith(f"{folder}/bad.jsonl: line 1 ")
-    assert problem[2] == "restore it from a backup, or move it away to begin anew"
-    assert fine == ("ok", "1 are whole and unchanged", "")
+    assert problem[2] == "restore it from a backup, or move it away to start without it"
+    assert fine == ("ok", "1 verified: no line is missing, moved or edited", "")
 
 
 # --- the whole ----------------------------------------------------------------------------------
@@ -554,7 +559,7 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
         (
             'kind = "bubblewrap"\nbubblewrap = "no-such"',
             "warning",
-            "Commands cannot be run: bubblewrap: there is no no-such",
+            "Commands cannot be run: bubblewrap: the program no-such was not found",
         ),
     ],
 )
@@ -578,8 +583,8 @@ async def test_an_available_engine_is_reported(
     config.get(Paths).state.mkdir()
     config.get(Paths).workspace.mkdir()
     (finding,) = await check_machine(config, shell.check)
-    assert "a container engine is at /" in finding.what
-    assert finding.remedy.startswith("see docs/sandbox.md; a container engine is at /")
+    assert "there is a container engine at /" in finding.what
+    assert finding.remedy.startswith("see docs/sandbox.md; there is a container engine at /")
 
 
 async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
@@ -664,7 +669,10 @@ def test_an_invalid_own_setting_is_reported(
         "warning configuration agent.toml has an error, so its last valid version stays in effect."
         in broken
     )
-    assert "valid version stays in effect. agent.toml: policy: is for config.toml" in broken
+    assert (
+        "valid version stays in effect. agent.toml: policy: is allowed only in config.toml"
+        in broken
+    )
     assert "; agent.toml: tasks[0].when: 'often' is not a valid time" in broken
     assert "→ correct it, or send /settings undo in a chat" in broken
     own.write_bytes(b"\xff")

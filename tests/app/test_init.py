@@ -112,7 +112,7 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
                 ("When", "25:00"),
                 ("When", "7:30"),
                 ("Your time zone", "Berlin"),
-                ("Your time zone, as Europe/Berlin? [Europe/Berlin]", ""),
+                ("Your time zone, such as Europe/Berlin? [Europe/Berlin]", ""),
             ],
             **environ,
         )
@@ -200,7 +200,7 @@ async def test_problems_are_reported_before_the_first_question(tmp_path: Path) -
 async def test_an_existing_configuration_is_kept(tmp_path: Path) -> None:
     """The output tells how to create a new one; without a terminal there is no question."""
     path = write_config(tmp_path, "")
-    code, shown = await run_init(tmp_path, [("Move it away", lambda: None)])
+    code, shown = await run_init(tmp_path, [("move it away", lambda: None)])
     assert (code, f"written  {path.parent}" in shown, path.read_text()) == (0, False, "")
     usual = elwood(tmp_path, "init", "--yes").stdout
     assert usual.startswith(f"kept     {path}\nkept     ")

@@ -236,7 +236,7 @@ def test_the_file_gets_the_same_lines_and_is_rotated(stream: io.StringIO, tmp_pa
 
 
 def test_a_log_file_without_a_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"make its folder: .*/none/elwood.log"):
+    with pytest.raises(OSError, match=r"create its folder: .*/none/elwood.log"):
         log.to_file(log.LogSettings(file=tmp_path / "none" / "elwood.log"), redact)
 
 

@@ -400,7 +400,7 @@ async def test_cp_30_a_full_disk_accepts_nothing_and_says_so_once(h: Home, chat:
         await trio.sleep(120)
         assert h.fake.unconfirmed == [number]
         told = h.texts(chat)[-1]
-        assert told.startswith("I cannot take messages now: no room on the disk")
+        assert told.startswith("I cannot take messages now: no space on the disk")
         h.disk.clear()
         await life.wait_until_idle()
         assert h.texts(chat)[-2:] == [told, "re: second"]

@@ -34,7 +34,7 @@ async def test_a_full_disk_only_delays_work(h: Home, place: str, reserve: bool) 
             await life.wait_until_idle(30)
         else:
             await life.until(h.alarms, 60)
-            assert "no room on the disk" in h.alarms()[0]
+            assert "no space on the disk" in h.alarms()[0]
         h.disk.clear()
         await life.wait_until_idle()
         assert h.broken_promises() == []

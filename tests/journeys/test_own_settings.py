@@ -85,7 +85,7 @@ async def test_a_manual_mistake_is_reported_and_the_last_valid_file_applies(h: H
         await life.until(lambda: "agent.toml has an error" in h.texts()[-1])
         told = h.texts()[-1]
         for part in (
-            "\nagent.toml: policy: is for config.toml, which only your owner writes",
+            "\nagent.toml: policy: is allowed only in config.toml, which only your owner writes",
             "tasks[0].when: 'often' is not a valid time",
             "tasks[1].deliver: is allowed only in config.toml",
             "heartbeat.checklist: line 1",

@@ -68,7 +68,7 @@ async def test_missing_last_lines_are_reported(h: Home, verify: Verifying) -> No
 
     [problem] = verify(h)
     assert problem.startswith(f"{h.journal()}: DAMAGED: entries ")
-    assert "are missing at its end: it held " in problem
+    assert "are missing at its end: it had " in problem
     assert "on 2026-05-28 20:" in problem
     assert verify(h, str(h.journal())) == [problem]
 
@@ -79,7 +79,7 @@ async def test_a_missing_file_is_reported(h: Home, verify: Verifying, name: str)
     (h.state / name).unlink()
 
     [problem] = verify(h)
-    assert problem.startswith(f"{h.state / name}: MISSING: it held ")
+    assert problem.startswith(f"{h.state / name}: MISSING: it had ")
     assert verify(h, str(h.state / name)) == [problem]
 
 
@@ -97,7 +97,7 @@ async def test_a_missing_closed_segment_is_a_loss(h: Home, verify: Verifying) ->
 
     [problem] = verify(h)
     assert problem.startswith(f"{h.journal()}: DAMAGED: entries 1 to ")
-    assert "are missing at its beginning: it held " in problem
+    assert "are missing at its beginning: it had " in problem
 
 
 async def test_expired_records_are_deleted_and_not_reported(h: Home, verify: Verifying) -> None:
@@ -151,8 +151,8 @@ async def test_removed_lines_are_detected_while_running(h: Home, verify: Verifyi
         assert [what in text for text in h.fake.texts()].count(True) == 1
 
     [problem] = verify(h)
-    assert "is not the one that stood there on " in problem
-    assert "and not on 2026-05-28 20:" in problem
+    assert "differs from the one of " in problem
+    assert "but no longer on 2026-05-28 20:" in problem
 
 
 async def test_accepted_gaps_are_no_longer_reported(h: Home, verify: Verifying) -> None:

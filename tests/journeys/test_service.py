@@ -50,7 +50,7 @@ async def test_a_second_service_on_the_same_state_is_refused(tmp_path: Path) -> 
         assert second.returncode == 1
         assert second.stderr.decode() == (
             f"process {here.process.pid} already uses the state folder {here.state}; stop it, or "
-            "give this one another folder\n"
+            "set paths.state to another folder\n"
         )
         here.telegram.say("tell m0001")
         assert await here.wait_for_messages(1) == ["Heard m0001."]

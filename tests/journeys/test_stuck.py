@@ -98,7 +98,7 @@ def _(h: Home) -> None:
     h.fake.say("hello")
 
 
-@kind("the disk is full", 10, "writing the conversation's log failed 3 times: no room")
+@kind("the disk is full", 10, "writing the conversation's log failed 3 times: no space")
 async def _(h: Home) -> None:
     h.fake.say("hello")
     await trio.sleep(3)

@@ -103,7 +103,7 @@ async def test_without_a_supervisor_the_owner_is_told_once(h: Home, tmp_path: Pa
         await life.until(lambda: sys.meta_path[0] is installation)
         assert installation.find_spec("elwood.late", None) is None
         module.unlink()
-        with pytest.raises(ImportError, match="installed anew while it runs"):
+        with pytest.raises(ImportError, match="A new version of Elwood was installed"):
             installation.find_spec("elwood.late", None)
         assert installation.find_spec("other", None) is None, "it looks after ours only"
         await trio.sleep(10 * LOOK_EVERY)

@@ -272,7 +272,7 @@ def _providers(
 ) -> "Providers":
     for name, provider in tables.items():
         if not _NAME.fullmatch(name):
-            remedy = "use small letters, digits, - and _"
+            remedy = "use lower-case letters, digits, - and _"
             report(("providers", name), "not a name for a provider", remedy)
         elif provider.api != "offline" and not provider.base_url:
             where = ("providers", name, "base_url")

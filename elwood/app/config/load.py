@@ -55,7 +55,7 @@ _LONG_KEY = re2.compile(rf"(?:[\w\"'-]+[ \t]*\.[ \t]*){{{DEEPEST}}}")
 _INTEGERS = range(-1 << 63, 1 << 63)
 # Characters of a wrong value that are shown to the operator.
 SHOWN = 60
-TOO_DEEP, RIGHT_FILE = "is nested too deeply", "is it the right file?"
+TOO_DEEP, RIGHT_FILE = "is nested too deeply", "check that it is the right file"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -138,7 +138,9 @@ def _read_dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
             variables[match[1]] = match[2] or match[3] or match[4] or ""
         else:
             # The line is not shown: it may hold a secret.
-            problems.append(Problem(f"{path}: line {number} sets no variable", "write NAME=value"))
+            problems.append(
+                Problem(f"{path}: line {number} does not set a variable", "write NAME=value")
+            )
     if problems:
         raise ConfigErrors(problems)
     return variables
@@ -195,7 +197,7 @@ class _Source:
             value = table.pop(old[-1])
             if _find_value(self.written, new) is not None:
                 what = f"is the old name of {format_key(new)}, which is written too"
-                report(old, what, "take one of them away")
+                report(old, what, "remove one of them")
             elif (where := _set_value(self.written, new, value)) is not None:
                 self.old[where] = old
 
@@ -342,7 +344,7 @@ class _Loading:
             if name not in self._sections:
                 what, remedy = _describe_unknown(name, self._sections)
                 if self._base is not None and name in (one.SECTION.name for one in sections()):
-                    what = "is for config.toml, which only your owner writes"
+                    what = "is allowed only in config.toml, which only your owner writes"
                 self._report((name,), what, remedy)
         chores = frozenset(id for feature in self._features for id in feature.chores)
         inline = tuple(self._inline)
@@ -475,7 +477,7 @@ class _Loading:
     ) -> object:
         if given is not None and not isinstance(given, str):
             # The value is not shown: it may be the secret.
-            self._report(where, "expected a text", "put it into quotes")
+            self._report(where, "expected a text", "put it in quotes")
             return None
         expanded = self._source.expanded.get(where, set())
         overlaid = self._source.variables.get(where)
@@ -517,7 +519,7 @@ class _Loading:
             in_list = isinstance(where[-1], int)
             begin = f"[[{format_key(where[:-1])}]]" if in_list else f"[{format_key(where)}]"
             is_variable = isinstance(raw, _FromVariable)
-            remedy = "set its keys one by one" if is_variable else f"begin it with {begin}"
+            remedy = "set its keys separately" if is_variable else f"begin it with {begin}"
             self._report(where, f"expected a table, found {_describe_value(raw)}", remedy)
             return None
         before = len(self._problems)
@@ -553,7 +555,7 @@ class _Loading:
         if not self._source.expanded.get(where):
             self._report(where, error.what, error.remedy)
         else:
-            what = "the text with its variables put in is not what is wanted here"
+            what = "the text with its variables filled in is not valid here"
             self._report(where, what, error.remedy)
 
     def _parse_value(self, raw: object, kind: Any, where: Where, key: Key) -> object:
@@ -622,7 +624,7 @@ def _parse_scalar(raw: object, kind: Any, home: Path) -> object:
         path = Path(from_home(str(_parse_scalar(raw, str, home)), home))
         if not path.is_absolute():
             what = f"{_describe_value(raw)} is not an absolute path"
-            raise BadSetting(what, "write it from / or ~/ on")
+            raise BadSetting(what, "begin it with / or ~/")
         return path
     if kind in (Secret, Any):
         return raw
@@ -644,8 +646,8 @@ def _parse_scalar(raw: object, kind: Any, home: Path) -> object:
 _WANTED = {
     bool: ("true or false", "write true or false"),
     int: ("a whole number", "write digits only"),
-    float: ("a number", "write digits, and maybe a point"),
-    str: ("a text", "put it into quotes"),
+    float: ("a number", "write digits, with a decimal point if needed"),
+    str: ("a text", "put it in quotes"),
 }
 
 
@@ -684,7 +686,7 @@ def _read(path: Path) -> Tree:
         raise _make_error(path, "there is no such file", "run: elwood init") from None
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
-        remedy = "name a file that the user of Elwood can read"
+        remedy = "choose a file that the user running Elwood can read"
         raise _make_error(path, why, remedy) from error
     return _parse(path, content)
 

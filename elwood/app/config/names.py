@@ -57,13 +57,13 @@ def _check_channel(place: str, channels: Mapping[str, Callable[[str, str], bool]
         raise BadSetting(f"there is no channel {name}", remedy)
     chat, _, thread = within.partition(":")
     if chat and not channels[name](chat, thread):
-        raise BadSetting(f"{place} is no chat of {name}", "write ids that it uses")
+        raise BadSetting(f"{place} is not a chat of {name}", f"write an id in the format of {name}")
 
 
 def _check_component(name: str, components: Collection[str]) -> None:
     if name not in components:
         remedy = suggest_name(name, components) or f"use one of {', '.join(sorted(components))}"
-        raise BadSetting("nobody logs by this name", remedy)
+        raise BadSetting("no component has this name", remedy)
 
 
 def _check_tool(name: str, known: KnownNames, *, by_id: bool) -> None:
@@ -71,8 +71,8 @@ def _check_tool(name: str, known: KnownNames, *, by_id: bool) -> None:
         return
     starts = (*known.prefixes, *(known.prefixes.values() if by_id else ()))
     if name.startswith(starts):
-        what = f"no tool {name} of an MCP server has been accepted"
-        raise DoubtfulSetting(what, "compare it with what /mcp shows")
+        what = f"no MCP server has an accepted tool {name}"
+        raise DoubtfulSetting(what, "compare it with the list of /mcp")
     if _WILDCARDS.search(name):
         raise BadSetting(f"{name} is not the name of a tool", "write names, without wildcards")
     called = [tool for tool, id_ in known.tools.items() if id_ == name]
@@ -86,8 +86,8 @@ def _check_pattern(pattern: str, known: KnownNames) -> None:
         return
     head = _WILDCARDS.split(pattern)[0]
     if any(one.startswith(head) or head.startswith(one) for one in known.prefixes.values()):
-        what = f"no tool of an MCP server that was accepted matches {pattern}"
-        raise DoubtfulSetting(what, "compare it with what /mcp shows")
+        what = f"no accepted tool of an MCP server matches {pattern}"
+        raise DoubtfulSetting(what, "compare it with the list of /mcp")
     # Written as a name pattern, it may mean a whole integration.
     candidates = {_family(id_) for name, id_ in known.tools.items() if fnmatchcase(name, pattern)}
     families = sorted(set(map(_family, known.tools.values())))

@@ -48,7 +48,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, rename={"budget": "p
     own, since journals have tasks in this form (docs/decisions/0055-tasks-stay-flat.md).
     """
 
-    id: str  # small letters, digits and dashes
+    id: str  # lower-case letters, digits and dashes
     title: str
 
     # When it runs.

@@ -188,7 +188,7 @@ class HttpConnection:
         try:
             return self._http.next_event()
         except h11.RemoteProtocolError:
-            why = "the connection was closed in the middle, or spoke no HTTP"
+            why = "the connection was closed too early, or the server does not speak HTTP"
             raise Interrupted(why) from None
 
     async def _fill(self, timeout: float) -> None:
@@ -325,9 +325,9 @@ def _map_connect_errors(timeout: float) -> Iterator[None]:
         with trio.fail_after(timeout):
             yield
     except trio.TooSlowError:
-        raise Unreachable("no connection in time") from None
+        raise Unreachable("connecting took too long") from None
     except UnicodeError:  # from the IDNA codec
-        raise Unreachable("the address has a part that is empty or too long") from None
+        raise Unreachable("the host name has a part that is empty or too long") from None
     except (OSError, trio.BrokenResourceError) as error:
         raise Unreachable(_describe_root(error)) from None
 
@@ -339,7 +339,7 @@ def _map_response_errors(timeout: float | None) -> Iterator[None]:
         with trio.fail_after(float("inf") if timeout is None else timeout):
             yield
     except trio.TooSlowError:
-        raise Interrupted("no answer for too long", stalled=True) from None
+        raise Interrupted("the server did not answer in time", stalled=True) from None
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         raise Interrupted("the connection broke") from None
 

@@ -136,7 +136,7 @@ def ask_over(
         with client.makefile("rb", buffering) as answers:
             line = answers.readline(MAX_LINE + 1)
         if not line.endswith(b"\n") or len(line) > MAX_LINE:
-            raise BadLine("it ended too early, or is too long")
+            raise BadLine("the answer ended too early, or is too long")
         return decode(line, ControlAnswer)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NotRunning(_explain(error, path)) from error
@@ -147,14 +147,19 @@ def ask_over(
 def _explain(error: OSError | BadLine, path: Path) -> str:
     match error:
         case FileNotFoundError() | ConnectionRefusedError():
-            return f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"
+            return f"Elwood is not running: no program listens on {path}. Start it with: elwood run"
         case PermissionError():
-            return f"{path} belongs to another user. Ask as the user who runs Elwood, or as root."
+            return (
+                f"{path} belongs to another user. "
+                ""
+                "Run this command as the user that runs Elwood, or as root."
+            )
+            )
         case TimeoutError():
-            why = f"no answer within {DEADLINE:.0f} s: it hangs. Restart it, and look at its log."
-            return f"Elwood took the question but gave {why}"
+            why = f"did not answer within {DEADLINE:.0f} s. Restart it, and read its log."
+            return f"Elwood accepted the request but {why}"
         case BadLine():
-            why = f"does not understand; perhaps it is of another version: {error}"
-            return f"The running Elwood gave an answer that this command {why}"
+            why = f"cannot read; perhaps it has another version: {error}"
+            return f"The running Elwood sent an answer that this command {why}"
         case _:
             return f"Cannot reach Elwood on {path}: {error}"

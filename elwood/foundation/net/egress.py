@@ -41,13 +41,13 @@ def refusal(rules: EgressRules, url: Url, hop: int) -> str | None:
     >>> rules = EgressRules(always_ask=("bank.example",))
     >>> refusal(rules, Url("https", "bank.example", 443, "/"), 0)
     >>> refusal(rules, Url("https", "bank.example", 443, "/"), 1)
-    'it redirects to bank.example, which must be asked for by itself'
+    'it redirects to bank.example; fetch that address in a call of its own'
     """
     match destination(rules, url.host):
         case "blocked":
             return f"the owner has blocked {url.host}"
         case "ask" if hop > 0:
-            return f"it redirects to {url.host}, which must be asked for by itself"
+            return f"it redirects to {url.host}; fetch that address in a call of its own"
         case _:
             return None
 
@@ -210,9 +210,9 @@ def pin_route(allow: Callable[[str], bool], resolve: Resolve) -> Route:
     async def route(host: str, port: int) -> Sequence[str]:
         addresses = [host] if is_address(host) else await resolve(host, port)
         if not addresses:
-            raise Unreachable(f"the name {host} is not known")
+            raise Unreachable(f"the host name {host} cannot be resolved")
         if not all(map(allow, addresses)):
-            raise WebFailed(f"{host} does not lead to a public address of the internet")
+            raise WebFailed(f"{host} has no public internet address")
         return addresses
 
     return route

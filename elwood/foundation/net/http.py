@@ -248,7 +248,7 @@ class _Decompressor:
                 if not self._left and self._inflate.eof:
                     return b""
                 if not self._left:
-                    raise Interrupted("the answer ended before it was whole")
+                    raise Interrupted("the answer is incomplete")
                 if self._inflate.eof:
                     break  # data after the end
                 data = self._inflate.decompress(self._left, _PIECE)
@@ -257,7 +257,7 @@ class _Decompressor:
                     return data
         except zlib.error:
             pass
-        why = "the answer is packed in a way that was not asked for, or damaged"
+        why = "the answer has an unexpected compression, or is damaged"
         raise Interrupted(why) from None
 
 
@@ -349,5 +349,5 @@ class EventParser:
                 self._data, self._size = [], 0
         self._line += rest
         if len(self._line) + self._size > self._limit:
-            raise Interrupted(f"an event of the stream is longer than {self._limit} bytes")
+            raise Interrupted(f"an event in the stream is longer than {self._limit} bytes")
         return events

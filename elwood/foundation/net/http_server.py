@@ -62,4 +62,4 @@ async def _read(
             case h11.EndOfMessage():
                 return body
             case _:
-                raise trio.BrokenResourceError("they have hung up")
+                raise trio.BrokenResourceError("the client has closed the connection")

@@ -15,7 +15,7 @@ def _domains(given: Iterable[str]) -> tuple[str, ...]:
     for text in given:
         name = domain(text)
         if name is None:
-            raise ValueError(f"{text!r} is not the name of a domain, as example.org is")
+            raise ValueError(f"{text!r} is not a domain name such as example.org")
         domains.append(name)
     return tuple(domains)
 

@@ -69,9 +69,9 @@ def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
     if len(url) > MAX_URL:
         return RefusedUrl(f"the URL is longer than {MAX_URL} characters")
     if any(unicodedata.category(char) in _INVISIBLE for char in url):
-        return RefusedUrl("the URL has a blank or an invisible character; write it percent-encoded")
+        return RefusedUrl("the URL has a space or an invisible character; write it percent-encoded")
     if "\\" in url:
-        return RefusedUrl("the URL has a back-slash; write it as %5C")
+        return RefusedUrl("the URL has a backslash; write it as %5C")
     whole = _WHOLE.fullmatch(url)
     if whole is None:
         return RefusedUrl("this is not a full URL; it must begin with http:// or https://")
@@ -89,7 +89,7 @@ def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
         return host
     port = int(parts["port"] or _DEFAULT_PORTS[scheme])
     if port not in ports:
-        return RefusedUrl(f"port {port} is not a port of web servers that may be used")
+        return RefusedUrl(f"port {port} is not allowed")
     parsed = Url(scheme, host, port, _encode_target(whole["rest"]))
     if len(parsed.text) > MAX_URL:
         return RefusedUrl(f"the URL is longer than {MAX_URL} characters when percent-encoded")
@@ -103,7 +103,7 @@ def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -
     # Before urljoin, which silently drops some control characters.
     if any(unicodedata.category(char) in _INVISIBLE for char in location) or "\\" in location:
         return RefusedUrl(
-            "it redirects to a URL with a blank, a back-slash or an invisible character"
+            "it redirects to a URL with a space, a backslash or an invisible character"
         )
     try:
         joined = urljoin(url.text, location)
@@ -138,7 +138,7 @@ def _parse_host(text: str, *, is_rule: bool = False) -> str | RefusedUrl:
     labels = [_encode_label(label) for label in text.removesuffix(".").split(".")]
     known = [label for label in labels if label is not None]
     if len(known) < len(labels):
-        return RefusedUrl("the host has a character or a form that names of hosts do not have")
+        return RefusedUrl("the host name is not valid")
     name = ".".join(known)
     if _NUMBER.fullmatch(known[-1]):
         if _QUAD.fullmatch(text):
@@ -147,11 +147,11 @@ def _parse_host(text: str, *, is_rule: bool = False) -> str | RefusedUrl:
             "the host is a number in an unusual form; write it as four decimal numbers"
         )
     if len(name) > MAX_NAME:
-        return RefusedUrl(f"the name of the host is longer than {MAX_NAME} characters")
+        return RefusedUrl(f"the host name is longer than {MAX_NAME} characters")
     if is_rule:
         return name
     if len(known) == 1 or any(f".{name}".endswith(f".{local}") for local in _LOCAL):
-        return RefusedUrl("the name of the host is one of a local network")
+        return RefusedUrl("the host name belongs to a local network")
     return name
 
 

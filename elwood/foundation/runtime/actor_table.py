@@ -103,7 +103,7 @@ class ActorStatus(msgspec.Struct, eq=False):
                 yield Stuck(key, self.name, what, trouble.what)
         unread_since = self.unread_since()
         if unread_since is not None and (age := now - unread_since) > DEAF:
-            what = f"has taken none of its {self.depth()} messages for {age:.0f} s"
+            what = f"has read none of its {self.depth()} messages for {age:.0f} s"
             yield Stuck(f"{self.name}/deaf/{unread_since}", self.name, what, "unread messages")
         if self.state == "given up":
             what = f"gave up: {self.last_crash}"
@@ -199,7 +199,7 @@ def check_is_lower(name: str, step: int | None) -> None:
         return
     raise AskedUpward(
         f"{status.name} (step {status.step}) asks {name} (step {step}): "
-        "an actor may ask lower steps only, and hint to the others with offer"
+        "an actor may ask only lower steps; use offer for the others"
     )
 
 

@@ -146,7 +146,7 @@ class Run:
                 if child.policy.mode == "transient":
                     break
                 # It counts as a crash: a body that returns immediately would spin.
-                error = RuntimeError("ended, which it must not")
+                error = RuntimeError("ended without a request to stop")
                 status.note_crash(describe(error))
             now = trio.current_time()
             crashes = [*(at for at in crashes if now - at < child.policy.within), now]
@@ -324,7 +324,7 @@ async def run_pool(
                 del dropped[name]
             run = runs.get(name) or start(name)
             if not run.child.mailbox.address.offer(message):
-                refuse(message, "too much is waiting there already")
+                refuse(message, "its queue is full")
 
         for name in await wake():
             if name not in runs:

@@ -152,7 +152,9 @@ class Bubblewrap(msgspec.Struct, frozen=True):
             outcome = child.outputs.outcome(NOT_RUNNABLE)
             text = outcome.errors or outcome.output
             if not text.startswith(_NO_PROGRAM):
-                raise SandboxFailed(self.rung, text.decode(errors="replace").strip() or "no word")
+                raise SandboxFailed(
+                    self.rung, text.decode(errors="replace").strip() or "no error message"
+                )
             code = NOT_FOUND if b"No such file" in text else NOT_RUNNABLE
         return child.outputs.outcome(None if timed_out else code)
 

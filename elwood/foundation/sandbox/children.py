@@ -57,7 +57,7 @@ class HeadTailBuffer:
 
     def value(self) -> bytes:
         self._trim()
-        gap = f"\n[{self._dropped} bytes left out]\n".encode() if self._dropped else b""
+        gap = f"\n[{self._dropped} bytes omitted]\n".encode() if self._dropped else b""
         return bytes(self._head) + gap + bytes(self._tail)
 
     def _trim(self) -> None:
@@ -217,7 +217,7 @@ async def supervise(
             try:
                 await begin()
             except OSError as error:  # a full disk, or it died
-                raise SandboxFailed(rung, f"cannot begin: {error}") from error
+                raise SandboxFailed(rung, f"cannot start: {error}") from error
         if set_up.cancelled_caught:
             raise SandboxFailed(rung, f"was not ready after {SET_UP:.0f} s")
         with trio.move_on_after(seconds):
@@ -235,7 +235,7 @@ async def supervise(
         child.drain()
         child.close()
     if ending.cancelled_caught:
-        raise SandboxFailed(rung, "a process does not end even when killed")
+        raise SandboxFailed(rung, "a process did not end after SIGKILL")
     return timed_out
 
 

@@ -39,15 +39,15 @@ class SandboxFailed(Exception):
 
 def _is_argv(_: object, __: object, argv: tuple[str, ...]) -> None:
     if not argv or not argv[0]:
-        raise ValueError("a command needs a program")
+        raise ValueError("the command is empty")
     if any("\0" in word for word in argv):
-        raise ValueError("a word of a command cannot hold a zero byte")
+        raise ValueError("an argument of a command cannot contain a zero byte")
 
 
 def _is_environment(_: object, __: object, given: Mapping[str, str]) -> None:
     for name, value in given.items():
         if not name or "=" in name or "\0" in name + value:
-            raise ValueError(f"{name!r}: not a variable that can be set")
+            raise ValueError(f"the variable {name!r} cannot be set")
 
 
 @attrs.frozen(kw_only=True)

@@ -70,7 +70,9 @@ class Docker:
 
     async def run(self, command: Command) -> CommandOutcome:
         if command.streams:
-            raise SandboxFailed(self.rung, "servers do not run in a container; take another rung")
+            raise SandboxFailed(
+                self.rung, "MCP servers do not run in a container; use another sandbox.kind"
+            )
         layout = await self._context.layout(command.mounts)
         body = await self._context.blocking(lambda: self._request_body(command, layout.mounts))
         name = f"elwood-{uuid4().hex}"
@@ -211,7 +213,7 @@ class Engine:
             ) as answer:
                 if answer.status >= 400:
                     text = (await answer.read(_MAX_BODY)).decode(errors="replace").strip()
-                    why = f"the engine says {answer.status}: {text[:500]}"
+                    why = f"the engine answered {answer.status}: {text[:500]}"
                     raise EngineFailed(why, answer.status)
                 yield answer
         except (Unreachable, Interrupted) as error:
@@ -228,7 +230,7 @@ async def _exchange_streams(streams: Exchange, stdin: bytes, outputs: Outputs) -
             is_whole = await _read_frames(streams, outputs)
         feeding.cancel_scope.cancel()
     if not is_whole:
-        raise EngineFailed("the engine broke off the output")
+        raise EngineFailed("the engine cut off the output")
 
 
 async def _read_frames(streams: Exchange, outputs: Outputs) -> bool:

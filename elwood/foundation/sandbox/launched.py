@@ -67,8 +67,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 OPEN = (
     "commands can change instruction files and .git/hooks, and read secret files, in the workspace",
     "commands can read secret files in folders with skills (skills.folders)",
-    "commands can see names, sizes and modes of files elsewhere, and change modes of Elwood's own",
-    "commands share System V memory and the list of processes with the rest of the machine",
+    "commands can see names, sizes and modes of files outside the workspace, and change modes of "
+    "Elwood's files",
+    "commands share System V memory and the process list with the rest of the machine",
 )
 NO_SIGNAL_SCOPE = "commands can send signals to other processes of this user (needs Linux 6.12)"
 
@@ -103,13 +104,16 @@ class Launched(msgspec.Struct, frozen=True):
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; "direct" ignores its *writable*.  Raises SandboxFailed."""
         if command.network and self.rung == "landlock":
-            raise SandboxFailed(self.rung, "it has no network to give; take another sandbox")
+            raise SandboxFailed(
+                self.rung,
+                "this sandbox cannot give a server network access; use another sandbox.kind",
+            )
         context = self.context
         tmp = temporary(context.state) / uuid4().hex
         try:
             await context.blocking(lambda: tmp.mkdir(mode=0o700, parents=True))
         except OSError as error:
-            why = f"cannot make a folder for temporary files: {error}"
+            why = f"cannot create a folder for temporary files: {error}"
             raise SandboxFailed(self.rung, why) from error
         try:
             return await self._run(command, tmp)
@@ -156,7 +160,7 @@ class Launched(msgspec.Struct, frozen=True):
             return child.outputs.outcome(None)
         how, _, what = result.decode(errors="replace").strip().partition(" ")
         if how != "exit":
-            raise SandboxFailed(self.rung, f"the launcher: {what or 'was killed'}")
+            raise SandboxFailed(self.rung, f"the launcher: {what or 'it was killed'}")
         return child.outputs.outcome(int(what))
 
     def _walls(

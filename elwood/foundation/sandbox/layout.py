@@ -250,9 +250,9 @@ def _note(found: Sequence[Hidden]) -> str:
     names = [name for one in found for name in one.names]
     parts: list[str] = []
     if names:
-        parts.append(f"hidden from commands, and kept out of commits: {escape_names(names)}")
+        parts.append(f"hidden from commands, and excluded from commits: {escape_names(names)}")
     if cut := next((one.cut for one in found if one.cut), ""):
-        parts.append(f"the search for secret files ended at {cut}, so others may be seen")
+        parts.append(f"the search for secret files stopped at {cut}, so commands may see others")
     return "; ".join(parts)
 
 
@@ -289,7 +289,7 @@ def choose_mounts(
         shown = [what for what, path in whole.items() if path.is_relative_to(real)]
         if shown or real.is_relative_to(state):
             what = shown[0] if shown else "state folder"
-            refused.append(f"commands cannot read {folder}, as it would show the {what}")
+            refused.append(f"commands cannot read {folder}, because it would expose the {what}")
         else:
             lent.append(MountedFolder(real, f"{SKILLS}/{number}"))
     return tuple(lent), tuple(refused)
@@ -319,8 +319,8 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             within = hidden(one.path, one.place, covers, dots=not one.mode)
             if one.mode and within.cut:
-                why = f"the search for what is closed in it ended at {within.cut}"
-                closed.append(f"{one.place} is not shown to commands: {why}")
+                why = f"the search for secret files in it stopped at {within.cut}"
+                closed.append(f"commands cannot see {one.place}: {why}")
                 continue
             readonly = [Mount("readonly", one.place, str(one.path))]
             mounts += mount_guarded(one.path, one.place) if one.mode == "rw" else readonly

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The first bubblewrap version that can forbid nested user namespaces.
 _DISABLES_USERNS = (0, 8)
-_ROOT = "Elwood runs as root, so the number of processes is not limited; run it as a user"
+_ROOT = "Elwood runs as root, so the number of processes is unlimited; run it as a normal user"
 _ADVICE = "install bubblewrap (Debian: apt install bubblewrap), or see docs/sandbox.md"
 
 
@@ -85,8 +85,8 @@ async def pick(
     for what, path in (("state folder", context.state), ("home folder", home)):
         if path.is_relative_to(context.workspace):
             raise NoSandbox(
-                f"the {what} {path} lies in the workspace {context.workspace}, which commands may "
-                f"read and write; set paths.workspace to a folder of its own"
+                f"the {what} {path} is in the workspace {context.workspace}, which commands can "
+                f"read and write; set paths.workspace to another folder"
             )
     await blocking(lambda: make_files(context.state))
     lent, notes = await blocking(
@@ -104,7 +104,7 @@ async def pick(
 async def _choose_kind(context: SandboxContext) -> ChosenSandbox:
     kind = context.settings.kind
     if os.uname().machine not in seccomp.ARCHITECTURES and kind not in ("direct", "none"):
-        raise NoSandbox(f"no filter of system calls is known for {os.uname().machine}")
+        raise NoSandbox(f"Elwood has no system call filter for {os.uname().machine}")
     match kind:
         case "auto":
             return await _try_strongest(context)
@@ -115,7 +115,7 @@ async def _choose_kind(context: SandboxContext) -> ChosenSandbox:
         case "docker":
             return await _try_docker(context)
         case "direct":
-            notes = ("commands are not confined: they can do all that Elwood can",)
+            notes = ("commands are not confined: they can do everything that Elwood can do",)
             return ChosenSandbox(Launched(context, "direct"), notes)
         case "none":
             raise NoSandbox('commands are turned off: sandbox.kind is "none"')
@@ -138,7 +138,7 @@ async def _try_bubblewrap(context: SandboxContext) -> ChosenSandbox:
     name = context.settings.bubblewrap
     program = shutil.which(name)
     if program is None:
-        raise NoSandbox(f"bubblewrap: there is no {name}")
+        raise NoSandbox(f"bubblewrap: the program {name} was not found")
     disables_userns = await _version(program) >= _DISABLES_USERNS
     return await _require_self_test(
         Bubblewrap(context, program, disables_userns), context, _notes()
@@ -160,12 +160,15 @@ async def _version(program: str) -> tuple[int, ...]:
 async def _try_landlock(context: SandboxContext) -> ChosenSandbox:
     abi = landlock_version()
     if abi == 0:
-        raise NoSandbox("landlock: this kernel, or the container around us, does not offer it")
+        raise NoSandbox("landlock: not available in this kernel or container")
     notes = (*open_with_landlock(abi), *_notes())
     lent = tuple(one for one in context.lent if not one.mode)
     if len(lent) < len(context.lent):
         context = replace(context, lent=lent)
-        notes = ("commands see no mounts: what is closed in them could not be hidden", *notes)
+        notes = (
+            "commands see no mounts, because this sandbox cannot hide the secret files in them",
+            *notes,
+        )
     return await _require_self_test(Launched(context, "landlock"), context, notes)
 
 
@@ -196,8 +199,8 @@ def engines() -> str:
     found = [path for path in (*places, f"{user}/podman/podman.sock") if os.path.exists(path)]
     usable = [path for path in found if os.access(path, os.W_OK)]
     if usable or not found:
-        return "".join(f"a container engine is at {path}" for path in usable[:1])
-    return f"a container engine is at {found[0]}, but this user may not use it"
+        return "".join(f"there is a container engine at {path}" for path in usable[:1])
+    return f"there is a container engine at {found[0]}, but this user has no access to it"
 
 
 async def _await_engine(request: Awaitable[None], settings: SandboxSettings) -> None:

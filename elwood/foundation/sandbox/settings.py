@@ -30,12 +30,14 @@ MAX_MOUNTS = 16
 
 def _is_name(name: str) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
-        raise BadSetting("is not a name for a mount", "write small letters, digits, - and _")
+        raise BadSetting(
+            "is not a valid name of a mount", "use lower-case letters, digits, - and _"
+        )
 
 
 def _is_folder(path: Path) -> None:
     if not os.path.isdir(path):
-        raise BadSetting(f"there is no folder {path}", "make it, or write another path")
+        raise BadSetting(f"there is no folder {path}", "create it, or write another path")
 
 
 @attrs.frozen(kw_only=True)
@@ -78,25 +80,25 @@ def _verify(loaded: Loaded) -> Iterator[Complaint]:
         if where[:2] != ("sandbox", "mounts") or len(where) != 4:
             continue
         if where[3] == "name" and names.setdefault(value, where) != where:
-            yield where, f"there are two mounts called {value}", "give one another name"
+            yield where, f"two mounts have the name {value}", "rename one of them"
         if where[2] == MAX_MOUNTS and where[3] == "path":
-            yield where[:2], f"there are more than {MAX_MOUNTS}", "take some away"
+            yield where[:2], f"there are more than {MAX_MOUNTS}", "remove some of them"
         if not isinstance(value, Path):
             continue
         real = Path(os.path.realpath(value))
         if holds_secrets(str(real)):
-            yield where, f"secrets are kept under a name in {real}", "mount another folder"
+            yield where, f"a name in {real} is reserved for secrets", "mount another folder"
             continue
         if home.is_relative_to(real):
-            yield where, f"it would show the home folder, {home}", "mount a folder without it"
+            yield where, f"it would expose the home folder, {home}", "mount a folder without it"
             continue
         for what, path in kept:
             path = Path(os.path.realpath(path))
             if path.is_relative_to(real):
-                yield where, f"it would show {what}, {path}", "mount a folder without it"
+                yield where, f"it would expose {what}, {path}", "mount a folder without it"
                 break
             if real.is_relative_to(path):
-                yield where, f"it lies in {what}, {path}", "mount a folder outside of it"
+                yield where, f"it lies in {what}, {path}", "mount a folder outside it"
                 break
         else:  # another mount of it may be for other chats, or read-only
             kept.append(("another mount", real))

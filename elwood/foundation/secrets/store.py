@@ -61,18 +61,20 @@ def read_private(path: Path) -> str:
 
 def _read(path: Path, *, private: bool) -> str:
     if not path.is_absolute():
-        raise SecretUnusable(f"file:{path} is not an absolute path", "write it from / on")
+        raise SecretUnusable(f"file:{path} is not an absolute path", "begin it with /")
     try:
         # Do not block on a named pipe, which is refused below.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise SecretUnusable(f"{path} is not a regular file", "put the secret into a file")
+                raise SecretUnusable(
+                    f"{path} is not a regular file", "put the secret in a regular file"
+                )
             mode = stat.S_IMODE(status.st_mode)
             if private and mode & 0o077:
                 raise SecretUnusable(
-                    f"{path} can be read or changed by others (mode {mode:04o})",
+                    f"{path} can be read or changed by other users (mode {mode:04o})",
                     f"run: chmod 600 {shlex.quote(str(path))}",
                 )
             content = os.read(descriptor, LARGEST + 1)
@@ -82,12 +84,11 @@ def _read(path: Path, *, private: bool) -> str:
         raise SecretUnusable(f"{path} does not exist", "create it, or correct the path") from None
     except OSError as error:
         raise SecretUnusable(
-            f"{path} cannot be read: {error.strerror}", "make it readable for the user of Elwood"
+            f"{path} cannot be read: {error.strerror}",
+            "make it readable for the user that runs Elwood",
         ) from error
     if len(content) > LARGEST:
-        raise SecretUnusable(
-            f"{path} is larger than {LARGEST} bytes", "keep nothing but the secret in it"
-        )
+        raise SecretUnusable(f"{path} is larger than {LARGEST} bytes", "keep only the secret in it")
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -99,11 +100,11 @@ def _make_secret(text: str, place: str) -> Secret:
     """Check *text* and return it as a Secret, without the line break that editors append."""
     value = text.removesuffix("\n").removesuffix("\r")
     if not value:
-        raise SecretUnusable(f"{place} is empty", "write the secret into it")
+        raise SecretUnusable(f"{place} is empty", "write the secret to it")
     if not value.isprintable() or value != value.strip():
         # It is sent in an HTTP header, and an error of the HTTP library would contain it.
         raise SecretUnusable(
-            f"{place} has a blank at an end, a line break or a control character",
-            "write nothing but the secret, in one line",
+            f"{place} begins or ends with a space, or contains a line break or a control character",
+            "write only the secret, in one line",
         )
     return Secret(value)

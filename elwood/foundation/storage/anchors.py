@@ -112,8 +112,8 @@ class JournalAnchor(msgspec.Struct):
     def problem(self, found: Verified | None) -> str:
         """Return a description of the entries missing from *found*; "" if complete."""
         seq, head = self.head.seq, self.head.head
-        held = f"it held {seq} entries on {day(self.at)}"
-        noticed = f", and not on {day(self.lost)}" if self.lost else ""
+        held = f"it had {seq} entries on {day(self.at)}"
+        noticed = f", but no longer on {day(self.lost)}" if self.lost else ""
         if found is None:
             return f"MISSING: {held}{noticed}"
         end = found.gone + found.entries
@@ -124,8 +124,8 @@ class JournalAnchor(msgspec.Struct):
             missing = f"entries 1 to {found.gone} are missing at its beginning"
             return f"DAMAGED: {missing}: {held}{noticed}"
         if seq > found.gone and (seq, head) not in found.heads:
-            what = f"entry {seq} is not the one that stood there on {day(self.at)}"
-            return f"DAMAGED: {what}: it was written anew{noticed}"
+            what = f"entry {seq} differs from the one of {day(self.at)}"
+            return f"DAMAGED: {what}: it was rewritten{noticed}"
         return ""
 
 
@@ -210,7 +210,7 @@ class Anchoring:
                     break
             match asked:
                 case ReleaseAnchors(journal, upto):
-                    why = "it is not kept any more"
+                    why = "it is no longer kept"
                     released = AnchorReleased((journal,), why, upto)
                     asked.reply.set(bool(await self._anchor(released)))
                 case Anchor():
@@ -267,11 +267,11 @@ def _find_heads(
         data = path.read_bytes()
         found = _head(name, data)
         if anchor and not _is_unchanged(anchor.head, data):
-            lost.append(AnchorLost(name, "it does not hold what it held"))
+            lost.append(AnchorLost(name, "its content has changed"))
         elif found is not None and (anchor is None or found != anchor.head):
             disk.sync_content(path)
             heads.append(found)
-    return tuple(heads), [*lost, *(AnchorLost(name, "it is gone") for name in sorted(gone))]
+    return tuple(heads), [*lost, *(AnchorLost(name, "it is missing") for name in sorted(gone))]
 
 
 def _head(name: str, data: bytes) -> Head | None:

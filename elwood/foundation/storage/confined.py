@@ -105,7 +105,7 @@ class Confined:
         except OSError as error:
             raise PathMissing(str(self.path), f"cannot be opened ({error.strerror})") from error
         if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):
-            why = "was replaced by another folder; restart Elwood if that was you"
+            why = "was replaced by another folder; if you did that, restart Elwood"
             raise PathRefused(str(self.path), why)
         return self._fd
 
@@ -124,7 +124,9 @@ class Confined:
             # The name of a link may differ from the name of its target.
             where = self.inside(fd)
             if holds_secrets(path) or holds_secrets(where):
-                raise PathRefused(path, "has a name that secrets are kept under; it is not shown")
+                raise PathRefused(
+                    path, "has a name that is reserved for secrets, so it is not shown"
+                )
             self.need_open(path, f"{where}/" if stat.S_ISDIR(os.fstat(fd).st_mode) else where)
             yield fd
         finally:
@@ -145,7 +147,7 @@ class Confined:
     def need_open(self, path: str, where: str) -> None:
         """Raise PathRefused if the real location *where* of *path* is in a closed folder."""
         if not self._dots and any(name.startswith(".") for name in where.split("/")[:-1]):
-            why = "is, or lies in, a folder with a dot before its name; such are closed here"
+            why = "is in a folder whose name begins with a dot; these folders are closed here"
             raise PathRefused(path, why)
 
     def inside(self, fd: int) -> str:
@@ -153,7 +155,7 @@ class Confined:
         try:
             where, start = (os.readlink(f"/proc/self/fd/{number}") for number in (fd, self.root()))
         except OSError as error:
-            raise Unconfined("file tools need /proc to be mounted") from error
+            raise Unconfined("file tools need a mounted /proc") from error
         return where.removeprefix(start).removesuffix(" (deleted)")
 
 
@@ -163,10 +165,10 @@ def convert_error(path: str, error: OSError) -> PathRefused:
         case errno.ENOENT | errno.ENOTDIR:
             return PathMissing(path, "does not exist")
         case errno.EXDEV:
-            return PathRefused(path, "leads out of the folder")
+            return PathRefused(path, "leads outside the folder")
         case errno.ELOOP:
-            return PathRefused(path, "is a link that leads nowhere or out of the folder")
+            return PathRefused(path, "is a link without a target, or leads outside the folder")
         case errno.ENXIO:
-            return PathRefused(path, "is not a plain file")
+            return PathRefused(path, "is not a regular file")
         case _:
             return PathRefused(path, f"cannot be opened ({error.strerror})")

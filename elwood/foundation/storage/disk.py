@@ -38,7 +38,7 @@ def describe_room(spaces: Mapping[str, Space], low: float, full: float) -> str:
     ('more than 90 % of the disk with the state is in use; at 95 % I take no new work', '')
     """
     where = _fuller(spaces, low)
-    return f"{where}; at {full:g} % I take no new work" if where else ""
+    return f"{where}; at {full:g} % I stop taking new work" if where else ""
 
 
 def refusal(spaces: Mapping[str, Space], full: float) -> str:
@@ -50,7 +50,7 @@ def refusal(spaces: Mapping[str, Space], full: float) -> str:
     ''
     """
     where = _fuller(spaces, full)
-    return f"{where}: I take no new work until there is room again" if where else ""
+    return f"{where}: I take no new work until there is space again" if where else ""
 
 
 def _fuller(spaces: Mapping[str, Space], percent: float) -> str:
@@ -75,7 +75,7 @@ class DiskFull(Exception):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"no room on the disk to write {path}; free some space")
+        super().__init__(f"no space on the disk to write {path}; free some space")
         self.path = path
 
 
@@ -101,7 +101,7 @@ class JournalBroken(Halt):
     """
 
     def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path}: {why}; stopping, because what is on the disk is unknown")
+        super().__init__(f"{path}: {why}; stopping, because the state of the disk is unknown")
         self.path = path
         self.why = why
 
@@ -324,7 +324,7 @@ class Disk:
         with self._opened(path, flags) as fd:
             size = os.fstat(fd).st_size
             if size != at:
-                why = f"it has {size} bytes where {at} were left: somebody else writes to it"
+                why = f"it has {size} bytes instead of {at}: another program writes to it"
                 raise JournalBroken(path, why)
             try:
                 with convert_errors(path):
@@ -423,8 +423,8 @@ class AlreadyRunning(Exception):
     def __init__(self, folder: Path, pid: int | None) -> None:
         who = "another process" if pid is None else f"process {pid}"
         super().__init__(
-            f"{who} already uses the state folder {folder}; stop it, or give this one "
-            f"another folder"
+            f"{who} already uses the state folder {folder}; stop it, or set "
+            f"paths.state to another folder"
         )
         self.pid = pid
 
@@ -444,7 +444,7 @@ def lock_state(folder: Path) -> Iterator[None]:
             raise AlreadyRunning(folder, _pid(fd)) from error
         except OSError as error:
             if error.errno == errno.ENOLCK:
-                error.add_note(f"{folder} is on a file system without locks; use a local disk")
+                error.add_note(f"{folder} is on a file system without file locks; use a local disk")
             raise
         os.ftruncate(fd, 0)
         os.write(fd, f"{os.getpid()}\n".encode())

@@ -120,8 +120,8 @@ def mark_untrusted_path(path: str) -> None:
 
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-_MOVED = "was not written: its folder was moved meanwhile; try again"
-_REPLACED = "was not written: somebody replaced it meanwhile; try again"
+_MOVED = "was not written, because its folder was moved at the same time; try again"
+_REPLACED = "was not written, because another program replaced it at the same time; try again"
 _NO_MARKS = (
     "is not written: this conversation has read content from strangers, and the file system here "
     "cannot keep that mark on a file (it has no user extended attributes)"
@@ -151,11 +151,11 @@ class WriteTarget(msgspec.Struct, frozen=True):
         except OSError as error:
             raise convert_error(self.path, error) from error
         if expect is not None and (found is None or _stamp(found) != _stamp(expect)):
-            raise PathRefused(self.path, "was changed meanwhile; read it again")
+            raise PathRefused(self.path, "has changed since you read it; read it again")
         if found is None:
             return None
         if stat.S_ISLNK(found.st_mode):
-            raise PathRefused(self.path, "is a link; name the file that it leads to")
+            raise PathRefused(self.path, "is a link; use the path of its target")
         _need_plain(self.path, found)
         if not found.st_mode & 0o222:
             raise PathRefused(self.path, "is read-only")
@@ -188,9 +188,9 @@ def _need_plain(path: str, found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise PathRefused(path, "is a folder, not a file")
     if not stat.S_ISREG(found.st_mode):
-        raise PathRefused(path, "is not a plain file")
+        raise PathRefused(path, "is not a regular file")
     if found.st_nlink > 1:
-        raise PathRefused(path, "has a second name (hard link), maybe outside the folder")
+        raise PathRefused(path, "has a second name (hard link), perhaps outside the folder")
 
 
 @contextmanager
@@ -203,11 +203,11 @@ def open_parent(
     """
     relative = confined.relative(path)
     if not confined.writable:
-        raise PathRefused(path, "is in a folder that was opened for reading only")
+        raise PathRefused(path, "is in a read-only folder")
     if relative.startswith("/"):
-        raise PathRefused(path, "leads out of the folder")
+        raise PathRefused(path, "leads outside the folder")
     if path.endswith("/") or relative.rsplit("/", 1)[-1] in (".", ".."):
-        raise PathRefused(path, "names a folder, not a file")
+        raise PathRefused(path, "is the path of a folder, not of a file")
     *folders, name = [part for part in relative.split("/") if part not in ("", ".")]
     fd, there = _deepest(confined, path, folders)
     try:
@@ -267,11 +267,13 @@ def _make_folder(calls: Calls, path: str, folder: int, name: str, *, untrusted: 
 
 def _need_permission(path: str, where: str, *, untrusted: bool) -> None:
     if holds_secrets(where):
-        raise PathRefused(path, "has a name that secrets are kept under; it is not written")
+        raise PathRefused(path, "has a name that is reserved for secrets, so it is not written")
     if is_git(where):
-        raise PathRefused(path, "belongs to git, which may run what is in it; use git itself")
+        raise PathRefused(
+            path, "belongs to git, which may run its content; use git commands instead"
+        )
     if is_temporary(where.rsplit("/", 1)[-1]):
-        raise PathRefused(path, "has a name that is kept for files while they are written")
+        raise PathRefused(path, "has a name that is reserved for temporary files")
     reason = protection(where) if untrusted else None
     if reason is not None:
         why = f"{reason}; this conversation has read content from strangers and may not change it"
@@ -280,7 +282,7 @@ def _need_permission(path: str, where: str, *, untrusted: bool) -> None:
 
 def not_written(path: str, error: OSError) -> PathRefused:
     if error.errno in FULL_ERRORS:
-        return PathRefused(path, "was not written: there is no room on the disk")
+        return PathRefused(path, "was not written, because the disk is full")
     if error.errno == errno.EOPNOTSUPP:
         return PathRefused(path, _NO_MARKS)
     return PathRefused(path, f"was not written ({error.strerror})")
@@ -570,7 +572,7 @@ class Root:
         try:
             self._calls.sync(place.folder)
         except OSError as error:
-            why = f"was written, but may be lost in a power cut ({error.strerror})"
+            why = f"was written, but a power cut may lose it ({error.strerror})"
             raise PathRefused(place.path, why) from error
 
 

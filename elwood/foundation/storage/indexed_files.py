@@ -64,7 +64,7 @@ class IndexedFiles:
 
     def distrust(self, error: DatabaseUnusable) -> None:
         """Have the index checked for damage, and updated from the files, before its next use."""
-        log.warning("search index not usable", extra={"why": str(error)})
+        log.warning("the search index is not usable", extra={"why": str(error)})
         self._is_current = False
         self._doubts += 1
 

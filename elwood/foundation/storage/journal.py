@@ -146,8 +146,8 @@ class JournalDamaged(Exception):
 
     def __init__(self, path: Path, line: int, why: str) -> None:
         super().__init__(
-            f"{path}, line {line} {why}. The file was left untouched. Restore it from a backup, "
-            f"or move it away to go on without its history"
+            f"{path}, line {line} {why}. The file was not changed. Restore it from a backup, "
+            f"or move it away to continue without its history"
         )
         self.path = path
         self.line = line
@@ -174,7 +174,7 @@ def follow(
             if raw.endswith(b"\n") and _is_json(raw):
                 raise JournalDamaged(path, number, "was changed after it was written")
             if _holds_a_line(raw):
-                raise JournalDamaged(path, number, "was whole once, and more stands behind it")
+                raise JournalDamaged(path, number, "was complete once, but more bytes follow it")
             if place.lines == 0 and _first_seq(raw) > 1:
                 # This line was written in one piece, with the state.
                 raise JournalDamaged(path, number, "is damaged")
@@ -183,14 +183,14 @@ def follow(
         try:
             line = decode(raw)
         except msgspec.DecodeError as error:
-            why = f"holds what this version of Elwood does not know ({error})"
+            why = f"contains an entry that this version of Elwood does not know ({error})"
             raise JournalDamaged(path, number, why) from error
         if line.state and not place.head:
             place.seq, place.head = line.seq - 1, line.prev
         if line.prev != place.head or line.seq != place.seq + 1:
             why = (
-                f"does not follow the one before it: lines are missing or were moved "
-                f"(entry {line.seq} stands where {place.seq + 1} belongs)"
+                f"does not continue the previous line: lines are missing or were moved "
+                f"(entry {line.seq} instead of {place.seq + 1})"
             )
             raise JournalDamaged(path, number, why)
         place.advance(raw, len(line.entries), line.at)
@@ -295,7 +295,7 @@ class HistoryGone(Exception):
     """The requested segment of *path* was removed because of its age."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: this part was removed, as it was old")
+        super().__init__(f"{path}: this part was removed, because it was old")
 
 
 def replay(path: Path, entries: Any, new: type[S]) -> tuple[S, float]:
@@ -325,7 +325,7 @@ def _decode_state(path: Path, line: JournalLine[Any], kind: type[S]) -> S:
     try:
         state: S = msgspec.json.decode(line.state, type=kind)
     except msgspec.DecodeError as error:
-        why = f"holds what this version of Elwood does not know ({error})"
+        why = f"contains an entry that this version of Elwood does not know ({error})"
         raise JournalDamaged(path, 1, why) from error
     return state
 
@@ -571,7 +571,7 @@ class Journal(Generic[E, S]):
         for _ in follow(self.path, io.BytesIO(packed), place, _raw_decode):
             pass
         if place.head != self._place.head:
-            raise JournalDamaged(self.path, place.lines, "is not what was written last")
+            raise JournalDamaged(self.path, place.lines, "differs from the last written line")
         first = segment_of(self.path, self._begins)
         self._disk.replace(first, gzip.compress(packed, mtime=0))
         seq = place.seq + 1

@@ -54,17 +54,17 @@ _secret, _harmless = _patterns(SECRET_NAMES), _patterns(HARMLESS_NAMES)
 # Names in any folder, in lower case, that content from strangers must never be written to (TA-23):
 # such files are followed or run later without any question.
 _PROTECTED = (
-    ("it tells an assistant what to do", (
+    ("it instructs an assistant", (
         "agents.md", "soul.md", "identity.md", "user.md", "tools.md", "heartbeat.md",
         "bootstrap.md", "memory.md", "skill.md", "claude.md", "claude.local.md", "gemini.md",
         "skills", "agents", ".agents", ".claude", ".codex", ".gemini", ".cursor", ".cursorrules",
         ".windsurf", ".windsurfrules", ".clinerules", "copilot-instructions.md",
     )),
-    ("it adds tools to an assistant or is run by it", (
+    ("it adds tools to an assistant, or an assistant runs it", (
         "tools", "scripts", ".elwood", ".mcp.json", "mcp.json", ".mcp",
     )),
     ("it configures an assistant", ("config.toml", "agent.toml", ".aider.conf.yml")),
-    ("git runs programs that it names", (
+    ("git runs the programs in it", (
         ".git", "git~1", ".gitattributes", ".gitconfig", ".gitmodules", ".githooks", ".husky",
         ".pre-commit-config.yaml", "lefthook.yml",
     )),
@@ -79,12 +79,12 @@ _PROTECTED = (
         "systemd", "*.service", "*.timer", "*.socket", "*.desktop", "crontab", "cron.*",
         ".forward", ".procmailrc", ".ssh", ".rhosts", ".shosts",
     )),
-    ("an editor runs what it names when the folder is opened", (
+    ("an editor runs the programs in it when the folder is opened", (
         ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", "*.code-workspace", ".vimrc",
         ".gvimrc", ".exrc", ".nvimrc", ".nvim.lua", ".vim", ".emacs", ".emacs.d",
         ".dir-locals.el",
     )),
-    ("a program reads it when it starts, and runs what it names", (
+    ("a program reads it at its start, and runs the commands in it", (
         ".npmrc", ".yarnrc", ".yarnrc.yml", ".yarn", ".pnpmfile.cjs", ".pypirc", ".pip",
         "pip.conf", ".condarc", ".gemrc", ".bundle", ".cargo", ".bazelrc", "sitecustomize.py",
         "usercustomize.py", "*.pth", ".pythonrc*", ".pdbrc", ".gdbinit", ".lldbinit", ".irbrc",

@@ -261,7 +261,7 @@ class SearchIndex:
         [(version,)] = db.execute("PRAGMA user_version").fetchall()
         [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master").fetchall()
         if tables and version != VERSION:
-            raise DatabaseUnusable(f"it is of version {version}", damaged=True)
+            raise DatabaseUnusable(f"it has version {version}", damaged=True)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA secure_delete = ON")
@@ -287,7 +287,7 @@ class SearchIndex:
             self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
             [(busy, _, _)] = self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
-            raise DatabaseUnusable("somebody reads what was deleted", damaged=True)
+            raise DatabaseUnusable("a reader still has the deleted pages open", damaged=True)
 
     def search(self, query: SearchQuery) -> list[SearchHit]:
         """Search for documents with all words of *query*, else all but one, else any."""

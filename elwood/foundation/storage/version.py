@@ -35,8 +35,8 @@ def refusal(state: Path) -> str:
         return ""
     return (
         f"{state} was written by Elwood {found.elwood} (format {found.format}), and this is "
-        f"{__version__} (format {FORMAT}), which would read half of it. Use that Elwood or a newer "
-        "one; or name another folder (paths.state), and restore a backup there that is old enough"
+        f"{__version__} (format {FORMAT}), which can read only part of it. Use that Elwood or "
+        "a newer one, or set paths.state to another folder and restore an older backup there"
     )
 
 

@@ -45,13 +45,13 @@ def read_front_matter(text: str) -> FrontMatter:
     """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):
-        raise FrontMatterError("it does not begin with a line ---")
+        raise FrontMatterError("it does not begin with the line ---")
     end = next((n for n, line in enumerate(lines[1:], 1) if _FENCE.fullmatch(line)), None)
     if end is None:
-        raise FrontMatterError("the front matter has no end, a line ---")
+        raise FrontMatterError("the front matter has no closing line ---")
     head, body = "\n".join(lines[1:end]), "\n".join(lines[end + 1 :])
     if end > MAX_LINES or len(head) > MAX_LENGTH:
-        why = f"the front matter has more than {MAX_LINES} lines or {MAX_LENGTH} chars"
+        why = f"the front matter has more than {MAX_LINES} lines or {MAX_LENGTH} characters"
         raise FrontMatterError(why)
     try:
         return FrontMatter(_fields(head), body)
@@ -74,12 +74,12 @@ def _fields(head: str) -> Mapping[str, FrontMatterValue]:
         why = " ".join(str(error).split())[:200]
         raise FrontMatterError(f"the front matter cannot be read: {why}") from error
     except RecursionError as error:
-        raise FrontMatterError("the front matter is nested too deep") from error
+        raise FrontMatterError("the front matter is nested too deeplyly") from error
     if node is None:
         return {}
     value = _value(node, MAX_DEPTH)
     if not isinstance(value, Mapping):
-        raise FrontMatterError("the front matter has no key with a colon behind it")
+        raise FrontMatterError("the front matter has no key followed by a colon")
     return value
 
 
@@ -87,7 +87,7 @@ def _value(node: "Node", depth: int) -> FrontMatterValue:
     from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if depth < 0:
-        raise FrontMatterError(f"the front matter is nested more than {MAX_DEPTH} deep")
+        raise FrontMatterError(f"the front matter is nested more than {MAX_DEPTH} levels deep")
     match node:
         case ScalarNode():
             is_null = node.style is None and node.value in ("~", "null")
@@ -99,7 +99,7 @@ def _value(node: "Node", depth: int) -> FrontMatterValue:
             for key, value in node.value:
                 name = _value(key, depth - 1)
                 if not isinstance(name, str) or name in found:
-                    raise FrontMatterError("the front matter has a key twice, or none")
+                    raise FrontMatterError("the front matter has a duplicate key, or no key")
                 found[name] = _value(value, depth - 1)
             return found
     raise AssertionError(node)

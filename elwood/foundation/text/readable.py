@@ -70,7 +70,7 @@ def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadableP
     if media in _HTML or (not media and text.lstrip()[:1] == "<"):
         found = article(text, url)
         if found is None:
-            return UnreadablePage("a page with tags that nobody writes")
+            return UnreadablePage("a page with implausible tags")
         return Readable(_remove_invisible(found.title), _remove_invisible(found.text), found.is_cut)
     if media and _TEXT.fullmatch(media) is None:
         return UnreadablePage("neither a page nor text")

@@ -33,7 +33,7 @@ def compile_regex(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes
     try:
         expression = re2.compile(pattern.encode("utf-8", "replace"), options)
     except re2.error as error:
-        why = error.args[0].decode("utf-8", "replace") if error.args else "it cannot be read"
+        why = error.args[0].decode("utf-8", "replace") if error.args else "it is not valid"
         raise BadRegex(why) from error
 
     def search(text: bytes) -> int | None:

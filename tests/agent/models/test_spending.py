@@ -161,7 +161,7 @@ def test_an_unknown_entry_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "usage.jsonl"
     first = write_line(1, "", 0.0, (entry(),))
     path.write_bytes(first + write_line(2, digest(first), 0.0, ({"type": "warned"},)))
-    why = r"usage\.jsonl, line 2 holds what this version of Elwood does not know .*'warned'"
+    why = r"line 2 contains an entry that this version of Elwood does not know .*'warned'"
     with pytest.raises(JournalDamaged, match=why):
         replay(path, Charged, Ledger)
 

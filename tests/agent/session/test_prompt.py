@@ -121,7 +121,7 @@ def test_a_document_outside_the_folder_is_not_read(tmp_path: Path) -> None:
     documents = read_documents(Root(root))
     assert documents.texts == {"AGENTS": "broken \ufffd byte"}
     assert documents.notes == (
-        "SOUL.md could not be read: it leads out of the folder.",
+        "SOUL.md could not be read: it leads outside the folder.",
         "USER.md could not be read: it is a folder, not a file.",
     )
     assert read_documents(Root(tmp_path / "nosuch")) == Documents()

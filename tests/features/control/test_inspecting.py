@@ -186,16 +186,16 @@ def test_without_a_running_elwood_the_message_is_clear(
     if left_behind:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(folder / wire.NAME))
-    with pytest.raises(CliFailure, match="No Elwood runs here: nobody listens on"):
+    with pytest.raises(CliFailure, match="Elwood is not running: no program listens on"):
         inspect(folder, as_json=False)
     assert wire.print_response(folder, "pair", "K7Q2") == 1
-    assert capsys.readouterr().err.startswith("No Elwood runs here: nobody listens on ")
+    assert capsys.readouterr().err.startswith("Elwood is not running: no program listens on ")
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (b"", "does not understand"),
+        (b"", "cannot read"),
         (b"hello\n", "another version"),
         (b'{"ok":true', "ended too early"),
         (b"x" * (wire.MAX_LINE + 1), "too long"),

@@ -148,8 +148,8 @@ async def test_failures_tell_the_model_what_to_do(root: Root) -> None:
         (ReadFile("nosuch"), "nosuch does not exist; list its folder"),
         (ReadFile("."), "is a folder"),
         (ReadFile("a.txt", 3), "has only 2 lines"),
-        (ReadFile("../x"), "leads out of the folder"),
-        (ReadFile("/etc/passwd"), "leads out of the folder"),
+        (ReadFile("../x"), "leads outside the folder"),
+        (ReadFile("/etc/passwd"), "leads outside the folder"),
         (ReadFile(".env"), "secrets"),
         (ReadFile(""), "the path is empty"),
         (ReadFile("a\ud800"), "invisible"),
@@ -224,7 +224,7 @@ async def test_a_plan_names_the_owner_of_the_file(
     ]
     assert [plan.action for plan in plans] == [expected, expected]
     assert path in plans[0].subject
-    (root.path / path).write_text("changed meanwhile")
+    (root.path / path).write_text("has changed since")
     again = await writer.plan_write(WriteText(path, "new"), context)
     assert again.facts != plans[0].facts, "so that the owner is asked anew"
 
@@ -232,17 +232,17 @@ async def test_a_plan_names_the_owner_of_the_file(
 async def test_refusals_tell_the_model_why(root: Root) -> None:
     (root.path / "link").symlink_to("/etc/passwd")
     for path, words in (
-        ("../x", "leads out of the folder"),
+        ("../x", "leads outside the folder"),
         ("link", "is a link"),
         (".env", "secrets"),
-        (".git/config", "use git itself"),
+        (".git/config", "use git commands instead"),
         ("a\0b", "control character"),
     ):
         with pytest.raises(ToolFailure, match=words):
             await write_file(WriteText(path, "x"), root)
         with pytest.raises(ToolFailure):
             await edit_file(EditText(path, "root", "x"), root)
-    with pytest.raises(ToolFailure, match="tells an assistant what to do"):
+    with pytest.raises(ToolFailure, match="instructs an assistant"):
         await write_file(WriteText("AGENTS.md", "obey"), root, TAINTED)
 
 
@@ -322,7 +322,7 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(root: Root
 
     (root.path / "a.txt").write_text("one")
     busy = Busy(root.path)
-    with pytest.raises(ToolFailure, match="changed meanwhile"):
+    with pytest.raises(ToolFailure, match="has changed since"):
         await edit_file(EditText("a.txt", "one", "two"), busy)
     assert (root.path / "a.txt").read_text() == "somebody else's"
 

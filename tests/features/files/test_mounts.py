@@ -134,7 +134,7 @@ async def test_a_mount_is_read_searched_and_written_and_its_closed_parts_are_not
             await hand.refused("write_file", WriteText(f"/mounts/blog/{path}", "x"))
         for path in (".git", ".config", "src/way"):
             said = await hand.refused("list_files", ListFiles(f"/mounts/blog/{path}"))
-            assert "such are closed here" in said
+            assert "these folders are closed here" in said
         await hand.refused("write_file", WriteText("/mounts/blog/.new/x", "x"))
         assert not (blog / ".new").exists()
         await hand.use("edit_file", EditText("/mounts/blog/src/a.py", "open", "better"))
@@ -158,7 +158,7 @@ async def test_a_mount_has_the_mode_that_the_owner_sets(home: Home, blog: Path) 
     async with build(config, Environment(), ALL, {}) as app:
         hand = Hand(app)
         said = await hand.refused("write_file", WriteText("/mounts/blog/src/a.py", "x"))
-        assert "was opened for reading only" in said
+        assert "is in a read-only folder" in said
         await hand.refused("edit_file", EditText("/mounts/blog/src/a.py", "open", "x"))
         await hand.refused("read_file", ReadFile("/mounts/of-one/a.py"))
         other = Hand(app, route=Route("telegram", "8"))
@@ -201,7 +201,7 @@ async def test_commands_see_a_mount_without_its_closed_parts(
             (blog / f"{number}.key").write_text("x")
         said = await sh("ls /mounts/blog")
         assert "No such file" in said
-        assert "/mounts/blog is not shown to commands" in said
+        assert "commands cannot see /mounts/blog" in said
 
 
 async def test_the_prompt_lists_the_mounts_and_what_commands_see(
@@ -255,19 +255,21 @@ def test_all_problems_of_mounts_are_reported_together(
     ]
     here = str(tmp_path)
     assert said == [
-        f"mounts[0].path: there is no folder {here}/nowhere; make it, or write another path",
+        f"mounts[0].path: there is no folder {here}/nowhere; create it, or write another path",
         'mounts[5].mode: cannot be the text "r"; write one of ro, rw',
         "mounts[7].path: is missing; write it",
-        "mounts[7].name: is not a name for a mount; write small letters, digits, - and _",
-        f"mounts[1].path: it lies in the state folder, {here}/state; mount a folder outside of it",
-        f"mounts[2].path: it would show the home folder, {here}/b/home; mount a folder without it",
-        f"mounts[3].path: it lies in the workspace, {here}/work; mount a folder outside of it",
-        f"mounts[4].path: secrets are kept under a name in {here}/elsewhere/.ssh; "
+        "mounts[7].name: is not a valid name of a mount; use lower-case letters, digits, - and _",
+        f"mounts[1].path: it lies in the state folder, {here}/state; mount a folder outside it",
+        f"mounts[2].path: it would expose the home folder, {here}/b/home; "
+        "mount a folder without it",
+        f"mounts[3].path: it lies in the workspace, {here}/work; mount a folder outside it",
+        f"mounts[4].path: a name in {here}/elsewhere/.ssh is reserved for secrets; "
         "mount another folder",
-        "mounts[5].name: there are two mounts called e; give one another name",
-        f"mounts[6].path: it would show another mount, {here}/fine; mount a folder without it",
-        f"mounts[8].path: it lies in another mount, {here}/fine; mount a folder outside of it",
-        f"mounts[9].path: it would show the home folder, {here}/b/home; mount a folder without it",
+        "mounts[5].name: two mounts have the name e; rename one of them",
+        f"mounts[6].path: it would expose another mount, {here}/fine; mount a folder without it",
+        f"mounts[8].path: it lies in another mount, {here}/fine; mount a folder outside it",
+        f"mounts[9].path: it would expose the home folder, {here}/b/home; "
+        "mount a folder without it",
     ]
     sound = f'{text}\n[[sandbox.mounts]]\npath = "{here}/fine"\nname = "fine"\nchats = [7]'
     (found,) = load_text(tmp_path, sound).get(SandboxSettings).mounts

@@ -464,7 +464,7 @@ async def test_the_operator_sets_the_thresholds() -> None:
         assert disks.admission.refusal == ""
         [stuck] = setting.actor_table.stuck()
         assert stuck.what == (
-            "more than 50 % of the disk with the state is in use; at 99.5 % I take no new work"
+            "more than 50 % of the disk with the state is in use; at 99.5 % I stop taking new work"
         )
 
 

@@ -277,7 +277,7 @@ def test_a_full_disk_at_any_step_loses_nothing(tmp_path: Path) -> None:
             answers = [save(memory, "tea", "Black tea"), save(memory, "car", "A red car")]
             told = {answer.key for answer in answers if isinstance(answer, Saved)}
             for answer in answers:
-                assert isinstance(answer, Saved) or "no room" in answer.why
+                assert isinstance(answer, Saved) or "no space" in answer.why
             memory._disk._calls = Calls()
             texts = _texts(memory)
             assert texts["tea"] == ("Black tea" if "tea" in told else "Green tea")

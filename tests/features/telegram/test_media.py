@@ -81,7 +81,7 @@ async def test_a_local_server_serves_large_files_from_its_folder_only(
         fake.local = outside
         fake.say("and this", document=fake.file(b"secret", file_name="b.csv"))
         [second] = await house.fetched()
-        assert "leads out of the folder" in second.troubles[0]
+        assert "leads outside the folder" in second.troubles[0]
         assert not second.files
 
 

@@ -111,7 +111,7 @@ def test_blocked_precedes_asked_precedes_allowed() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "http://a.example", "1.2.3", "a/b"])
 def test_a_rule_without_a_domain_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is not the name of a domain"):
+    with pytest.raises(ValueError, match="is not a domain name"):
         EgressRules(blocked=(name,))
 
 

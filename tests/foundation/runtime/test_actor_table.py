@@ -139,7 +139,7 @@ async def test_a_queue_without_progress_is_stuck(autojump_clock: object) -> None
         assert not stuck_actors(scene)
         await trio.sleep(2)
         assert stuck_actors(scene) == [
-            ("it", f"has taken none of its 2 messages for {DEAF + 2:.0f} s")
+            ("it", f"has read none of its 2 messages for {DEAF + 2:.0f} s")
         ]
         await trio.sleep(DEAF)
         assert not stuck_actors(scene)

@@ -260,7 +260,7 @@ async def test_an_actor_asks_only_lower_layers(
 
     async with run_app(there, Child(Mailbox[Any]("here", 1, own), body)):
         await trio.sleep(1)
-    said = f"here (step {own}) asks there (step {other}): an actor may ask lower steps only"
+    said = f"here (step {own}) asks there (step {other}): an actor may ask only lower steps"
     assert len(ends) == 1
     assert ends[0] == "asked" if other < own else ends[0].startswith(said)
 

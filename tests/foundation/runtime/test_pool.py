@@ -91,7 +91,7 @@ async def test_a_full_child_refuses_without_blocking_others(autojump_clock: obje
         for number in range(4):
             pool.offer("deaf", str(number))
         assert await pool.mailbox.address.ask(Say(key="b")) == "b: hello"
-        why = "too much is waiting there already"
+        why = "its queue is full"
         assert pool.refused == [("2", why), ("3", why)]
 
 

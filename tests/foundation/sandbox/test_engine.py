@@ -100,7 +100,7 @@ async def test_output_is_assembled_from_frames(docker: Docker, fake: Engine) -> 
 
 async def test_an_interrupted_output_is_a_failure(docker: Docker, fake: Engine) -> None:
     fake.frames, fake.breaks = [(1, b"one")], True
-    with pytest.raises(SandboxFailed, match="broke off the output"):
+    with pytest.raises(SandboxFailed, match="cut off the output"):
         await docker.run(make_command())
 
 

@@ -119,7 +119,7 @@ async def test_the_reader_learns_of_hidden_files(repository: Home, hands: Execut
     assert b"deep" not in outcome.output
     assert b"KEY=\n" in outcome.output
     said, _, names = outcome.note.partition(": ")
-    assert said == "hidden from commands, and kept out of commits"
+    assert said == "hidden from commands, and excluded from commits"
     assert sorted(names.split(", ")) == [".aws", ".env", "a/b/c/d/prod.PEM"]
 
 

@@ -60,8 +60,8 @@ async def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
     found = [mount.place for mount in layout.mounts if mount.kind == "hidden file"]
     assert found[0] == "/workspace/.env"
     assert len(found) == MAX_COVERED
-    assert "kept out of commits: .env, deep/er/" in layout.note
-    assert f"ended at {MAX_COVERED} of them, so others may be seen" in layout.note
+    assert "excluded from commits: .env, deep/er/" in layout.note
+    assert f"stopped at {MAX_COVERED} of them, so commands may see others" in layout.note
 
 
 def test_a_search_is_bounded_and_reports_it(home: Home, tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_protected_folders_are_not_mounted(tmp_path: Path) -> None:
     lent, refused = choose_mounts(folders, work, state, home)
     assert lent == (MountedFolder(home / "skills", "/skills/8"),)
     assert len(refused) == len(wrong) + 1
-    assert "it would show the home folder" in refused[3]
-    assert "it would show the state folder" in refused[4]
+    assert "it would expose the home folder" in refused[3]
+    assert "it would expose the state folder" in refused[4]
 
 
 async def test_a_script_of_a_configured_folder_runs(
@@ -129,7 +129,7 @@ async def test_a_script_of_a_configured_folder_runs(
         before = await plan(command, context)
         printed, _, note = (await run("run_command", command)).partition("\n(")
         assert printed == "ran with 7\ngood words"
-        assert note.startswith("hidden from commands, and kept out of commits: /skills/1/style/.")
+        assert note.startswith("hidden from commands, and excluded from commits: /skills/1/style/.")
         for place in ("/skills/1", team):
             assert await read(f"{place}/style/scripts/words.txt") == "good words"
         assert "run.sh (" in await run("list_files", ListFiles("/skills/1/style/scripts"))

@@ -19,4 +19,4 @@ def test_head_and_tail_are_kept(parts: list[bytes], limit: int) -> None:
         head, tail = limit - limit // 2, limit // 2
         assert value[:head] == whole[:head]
         assert value[len(value) - tail :] == whole[len(whole) - tail :]
-        assert len(value) - limit == len(f"\n[{kept.cut} bytes left out]\n")
+        assert len(value) - limit == len(f"\n[{kept.cut} bytes omitted]\n")

@@ -63,7 +63,7 @@ def test_a_public_file_is_refused(write_secret: Kept, mode: int) -> None:
     path.chmod(mode)
     with pytest.raises(SecretUnusable) as caught:
         look_up("k", f"file:{path}", (), {})
-    assert caught.value.problem == f"{path} can be read or changed by others (mode {mode:04o})"
+    assert caught.value.problem == f"{path} can be read or changed by other users (mode {mode:04o})"
     assert caught.value.remedy == f"run: chmod 600 '{path}'"
 
 
@@ -72,10 +72,22 @@ def test_a_public_file_is_refused(write_secret: Kept, mode: int) -> None:
     [
         (b"", "is empty"),
         (b"\n", "is empty"),
-        (b"hunter2\n\n", "has a blank at an end, a line break or a control character"),
-        (b"hunter2\nX-Evil: 1", "has a blank at an end, a line break or a control character"),
-        (b" hunter2", "has a blank at an end, a line break or a control character"),
-        (b"hunter2\x1b", "has a blank at an end, a line break or a control character"),
+        (
+            b"hunter2\n\n",
+            "begins or ends with a space, or contains a line break or a control character",
+        ),
+        (
+            b"hunter2\nX-Evil: 1",
+            "begins or ends with a space, or contains a line break or a control character",
+        ),
+        (
+            b" hunter2",
+            "begins or ends with a space, or contains a line break or a control character",
+        ),
+        (
+            b"hunter2\x1b",
+            "begins or ends with a space, or contains a line break or a control character",
+        ),
         (b"hunter2\xff", "is not UTF-8 text"),
         (b"hunter2" + b"x" * LARGEST, f"is larger than {LARGEST} bytes"),
     ],

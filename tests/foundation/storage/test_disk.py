@@ -107,7 +107,7 @@ async def test_a_full_disk_leaves_no_partial_line(tmp_path: Path, room: int) -> 
     before = journal.path.read_bytes()
     calls.room = room
     for last_words in (False, True):
-        with pytest.raises(DiskFull, match="no room"):
+        with pytest.raises(DiskFull, match="no space"):
             await journal.append(Wrote("two"), last_words=last_words)
         assert journal.path.read_bytes() == before
     assert journal.state.texts == ["one"]
@@ -166,7 +166,7 @@ async def test_final_entries_fit_on_a_full_disk(tmp_path: Path) -> None:
     with pytest.raises(DiskFull):
         journal._disk.replace(tmp_path / "file", b"ordinary")
     calls.room = 2 * RESERVE
-    await journal.append(Wrote("there is room again"))
+    await journal.append(Wrote("there is space again"))
     assert reserve.stat().st_size == RESERVE
 
 

@@ -170,17 +170,17 @@ def test_a_replaced_file_keeps_its_mode_except_setuid(tmp_path: Path) -> None:
         ("link_out", "is a link"),
         ("link_dir_in", "is a link"),
         ("hard_out", "second name"),
-        ("pipe", "not a plain file"),
-        ("sock", "not a plain file"),
+        ("pipe", "not a regular file"),
+        ("sock", "not a regular file"),
         ("dir", "is a folder"),
-        (".", "names a folder"),
-        ("new/", "names a folder"),
-        ("dir/..", "names a folder"),
-        ("a.txt/.", "names a folder"),
+        (".", "path of a folder"),
+        ("new/", "path of a folder"),
+        ("dir/..", "path of a folder"),
+        ("a.txt/.", "path of a folder"),
         ("a.txt/x", "not a folder"),
         ("nosuch/../x", "does not exist"),
         ("link_dangling_out/x", "leads out"),
-        ("link_loop/x", "leads nowhere"),
+        ("link_loop/x", "without a target"),
         ("/etc/x", "leads out"),
         ("../x", "leads out"),
         (".env", "secrets"),
@@ -189,7 +189,7 @@ def test_a_replaced_file_keeps_its_mode_except_setuid(tmp_path: Path) -> None:
         ("sub/.GIT/hooks/x", "git"),
         ("link_git/hooks/new/x", "git"),
         ("readonly", "read-only"),
-        (f".elwood-{'a' * 16}.tmp", "while they are written"),
+        (f".elwood-{'a' * 16}.tmp", "temporary files"),
     ],
 )
 def test_protected_files_are_never_written(tmp_path: Path, path: str, why: str) -> None:
@@ -222,10 +222,10 @@ def test_a_file_changed_after_reading_is_not_replaced(tmp_path: Path) -> None:
     with root.file("a.txt") as file:
         seen = file.stat
     root.write("a.txt", b"two", untrusted=False, expect=seen)
-    with pytest.raises(PathRefused, match="changed meanwhile"):
+    with pytest.raises(PathRefused, match="has changed since"):
         root.write("a.txt", b"three", untrusted=False, expect=seen)
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(PathRefused, match="changed meanwhile"):
+    with pytest.raises(PathRefused, match="has changed since"):
         root.write("a.txt", b"three", untrusted=False, expect=seen)
     assert os.listdir(tmp_path) == []
 
@@ -302,7 +302,7 @@ def test_without_marks_only_trusted_content_is_written(tmp_path: Path) -> None:
 def test_a_failure_leaves_only_the_old_file(tmp_path: Path, call: str, code: int) -> None:
     (tmp_path / "a.txt").write_bytes(b"old")
     root = Root(tmp_path, Failing({call: code}))
-    words = "no room" if code in (errno.ENOSPC, errno.EDQUOT) else os.strerror(code)
+    words = "the disk is full" if code in (errno.ENOSPC, errno.EDQUOT) else os.strerror(code)
     for path in ("a.txt", "b.txt"):
         with pytest.raises(PathRefused, match=words):
             root.write(path, b"new content", untrusted=True)
@@ -311,7 +311,7 @@ def test_a_failure_leaves_only_the_old_file(tmp_path: Path, call: str, code: int
 
 
 def test_an_unconfirmed_write_is_not_reported(tmp_path: Path) -> None:
-    with pytest.raises(PathRefused, match="may be lost in a power cut"):
+    with pytest.raises(PathRefused, match="a power cut may lose it"):
         Root(tmp_path, Failing({"sync folder": errno.EIO})).write("a", b"new", untrusted=False)
 
 

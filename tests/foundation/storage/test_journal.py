@@ -146,9 +146,9 @@ async def test_two_writers_are_detected(tmp_path: Path) -> None:
     one = await open_diary(tmp_path / "a.jsonl")
     two = await open_diary(tmp_path / "a.jsonl")
     await one.append(Wrote("one"))
-    with pytest.raises(JournalBroken, match="somebody else writes"):
+    with pytest.raises(JournalBroken, match="another program writes"):
         await two.append(Wrote("two"))
-    with pytest.raises(JournalBroken, match="somebody else writes"):
+    with pytest.raises(JournalBroken, match="another program writes"):
         await two.append(Wrote("still not"))
     assert (await open_diary(one.path)).state.texts == ["one"]
 

@@ -63,17 +63,17 @@ def test_yaml_subset_is_read(block: str, expected: object) -> None:
     [
         ("", "does not begin"),
         ("--- x\na: b\n---", "does not begin"),
-        ("---\na: b", "no end"),
+        ("---\na: b", "no closing line"),
         ("---\njust words\n---", "no key"),
-        ("---\na: b\na: c\n---", "twice"),
+        ("---\na: b\na: c\n---", "duplicate"),
         ("---\n\ta: b\n---", "cannot be read"),
         ("---\n  a: b\nc: d\n---", "cannot be read"),
         ("---\n- a\n---", "no key"),
         ("---\n" + "a: b\n" * (MAX_LINES + 1) + "---", "lines"),
-        ("---\na: " + "b" * MAX_LENGTH + "\n---", "chars"),
+        ("---\na: " + "b" * MAX_LENGTH + "\n---", "characters"),
         ("---\na:\n" + "".join(f"{' ' * n}a:\n" for n in range(1, MAX_DEPTH + 3)) + "---", "deep"),
         ("---\na:\n  " + "[" * 5000 + "\n---", "deep|read"),
-        ("---\na:\n  {b: c, b: d}\n---", "twice"),
+        ("---\na:\n  {b: c, b: d}\n---", "duplicate"),
     ],
 )
 def test_other_yaml_is_refused_with_a_reason(text: str, why: str) -> None:

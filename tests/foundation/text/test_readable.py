@@ -129,7 +129,7 @@ def test_a_tag_with_thousands_of_attributes_is_refused() -> None:
     many = "".join(f" a{n}=b" for n in range(60_000))
     for page in (f"<p{many}>x", f"<script{many}></script>x", f"<p{many}", f"<p a='>'{many}>x"):
         assert readable(page.encode(), "text/html", URL) == UnreadablePage(
-            "a page with tags that nobody writes"
+            "a page with implausible tags"
         )
     assert text(f"a<img src='data:image/png;base64,{'A' * 300_000}'>b") == "ab"
     assert text(f"<script>{many}</script>a") == "a"
