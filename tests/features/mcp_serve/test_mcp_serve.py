@@ -114,7 +114,7 @@ async def test_without_a_service_the_error_tells_how_to_start_one(tmp_path: Path
         assert [tool.name for tool in (await client.list_tools()).tools] == READING
         failed, text = await call(client, "search_memory", query="anything")
         assert failed
-        assert "No Elwood runs here" in text
+        assert "Elwood is not running" in text
         assert "elwood run" in text
         assert await call(client, "list_sessions") == (False, "[]")
         with pytest.raises(MCPError, match="there is no tool ask"):
