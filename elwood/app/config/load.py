@@ -196,7 +196,7 @@ class _Source:
                 continue
             value = table.pop(old[-1])
             if _find_value(self.written, new) is not None:
-                what = f"is the old name of {format_key(new)}, which is written too"
+                what = f"is the old name of {format_key(new)}, which is set too"
                 report(old, what, "remove one of them")
             elif (where := _set_value(self.written, new, value)) is not None:
                 self.old[where] = old

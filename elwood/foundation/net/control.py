@@ -151,9 +151,7 @@ def _explain(error: OSError | BadLine, path: Path) -> str:
         case PermissionError():
             return (
                 f"{path} belongs to another user. "
-                ""
                 "Run this command as the user that runs Elwood, or as root."
-            )
             )
         case TimeoutError():
             why = f"did not answer within {DEADLINE:.0f} s. Restart it, and read its log."

@@ -173,7 +173,7 @@ async def test_a_long_text_is_shortened_and_names_are_harmless() -> None:
         assert file.about.endswith(
             f"; the first 20,000 of 54,000 characters; the whole text: {file.path}"
         )
-        assert "has a name that secrets are kept under" in second.troubles[0]
+        assert "has a name that is reserved for secrets" in second.troubles[0]
         assert not second.files
 
 
