@@ -321,7 +321,8 @@ async def test_another_user_is_refused_even_if_the_modes_let_him_in(folder: Path
         client = (
             "import os, sys; from pathlib import Path;"
             "from elwood.foundation.net.control import print_response;"
-            "os.setgid(65534); os.setuid(65534); sys.exit(print_response(Path(sys.argv[1]), 'inspect'))"
+            "os.setgid(65534); os.setuid(65534);"
+            "sys.exit(print_response(Path(sys.argv[1]), 'inspect'))"
         )
         done = await trio.run_process(
             [sys.executable, "-c", client, str(folder)], capture_stderr=True, check=False
