@@ -217,12 +217,12 @@ WRONG = [
     (f"sessions.in_memory = 0x{'f' * 100_000}",
      ": sessions.in_memory: the number is too large; write one of at most 18 digits"),
     (f"sessions.in_memory = {'9' * 100_000}",
-     ": has a number of more than 4,300 digits; is it the right file?"),
-    (f"{'.'.join('a' * 100_000)} = 1", ": has a key of more than 100 parts; is it the right file?"),
-    (f"[{' . '.join('a' * 100_000)}]", ": has a key of more than 100 parts; is it the right file?"),
+     ": has a number of more than 4,300 digits; check that it is the right file"),
+    (f"{'.'.join('a' * 100_000)} = 1", ": has a key of more than 100 parts; check that it is the right file"),
+    (f"[{' . '.join('a' * 100_000)}]", ": has a key of more than 100 parts; check that it is the right file"),
     ('[[tasks]]\nwhen = "daily"\ntool = "read_file"\n'
      f"arguments = {('{' + '.'.join('a' * 90) + ' = ') * 50}1{'}' * 50}",
-     ": tasks: is nested too deeply; is it the right file?"),
+     ": tasks: is nested too deeply; check that it is the right file"),
     ('a = 1\nb = ', ": not TOML: Invalid value (at end of document); see https://toml.io"),
 ]  # fmt: skip
 
