@@ -218,8 +218,10 @@ WRONG = [
      ": sessions.in_memory: the number is too large; write one of at most 18 digits"),
     (f"sessions.in_memory = {'9' * 100_000}",
      ": has a number of more than 4,300 digits; check that it is the right file"),
-    (f"{'.'.join('a' * 100_000)} = 1", ": has a key of more than 100 parts; check that it is the right file"),
-    (f"[{' . '.join('a' * 100_000)}]", ": has a key of more than 100 parts; check that it is the right file"),
+    (f"{'.'.join('a' * 100_000)} = 1",
+     ": has a key of more than 100 parts; check that it is the right file"),
+    (f"[{' . '.join('a' * 100_000)}]",
+     ": has a key of more than 100 parts; check that it is the right file"),
     ('[[tasks]]\nwhen = "daily"\ntool = "read_file"\n'
      f"arguments = {('{' + '.'.join('a' * 90) + ' = ') * 50}1{'}' * 50}",
      ": tasks: is nested too deeply; check that it is the right file"),
