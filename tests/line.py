@@ -35,6 +35,7 @@ class Line:
     """A channel that stores the posts; *core* and the other fields are the app behind it."""
 
     posts: list[Post] = attrs.field(factory=list)
+    heard: Post | None = None  # the last one that `hear` returned
     core: Core | None = None
     others: Gathered | None = None
     app: App | None = None
@@ -90,6 +91,7 @@ class Line:
             while True:
                 for number, text in enumerate(self.texts):
                     if what(text):
+                        self.heard = self.posts[number]
                         del self.posts[: number + 1]
                         return text
                 await self._came.wait()

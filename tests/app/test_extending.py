@@ -73,7 +73,7 @@ class Tracker:
 def test_the_declared_tools_are_the_built_ones() -> None:
     """The names in the configuration are declared: reading it builds nothing."""
     servers = {"time": ServerSettings(command="time")}
-    built = (*every_tool(), *reader_tools(servers, {}))
+    built = (*every_tool(), *reader_tools(servers, {}, lambda name: True))
     assert tools() == {tool.name: tool.id for tool in built}
 
 

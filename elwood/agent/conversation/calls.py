@@ -129,11 +129,17 @@ class Reschedule(msgspec.Struct, frozen=True):
 
 
 class CallRemote(msgspec.Struct, frozen=True):
-    """Call a tool of an MCP server, with the risk from our catalogue."""
+    """Call a tool of an MCP server, with the risk from our catalogue.
+
+    *open_world*: the server can pass on what it gets.  *source* is the origin of its answers, and
+    *claim* what it says about the tool, as the reason to ask.
+    """
 
     asks: ClassVar = ""
     risk: Risk
     open_world: bool = False
+    source: str = ""
+    claim: str = ""
     quotes: Quotation | None = None
 
 
@@ -171,6 +177,8 @@ class ApprovalScope(msgspec.Struct, frozen=True):
     covers: str
     # Suffix of *words* if something must stay the same (" (same code)").
     note: str = ""
+    # The keys name the tools that they cover, with their definitions.
+    names_tools: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -223,7 +231,8 @@ def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
 
 def bind_scope(scope: ApprovalScope, tool: str, definition: str, group: str) -> ApprovalScope:
     """Bind *scope* to the tool, its definition, and the *group* that reads the result."""
-    keys = tuple(_hash(["scope", tool, definition, group, key]) for key in scope.keys)
+    bound = [group] if scope.names_tools else [tool, definition, group]
+    keys = tuple(_hash(["scope", *bound, key]) for key in scope.keys)
     return msgspec.structs.replace(scope, keys=keys)
 
 

@@ -34,7 +34,7 @@ from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import shorten
 
 # Increment it with every change of the decisions: open questions are then asked again (AP-26).
-VERSION = 3
+VERSION = 4
 # Maximum characters of path and query that a model may choose freely: a page needs no more (TA-16).
 MAX_EXTRA = 200
 # Maximum of sources named in a reason, and characters of each: the question shows them all.
@@ -106,7 +106,7 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
     Pure and total.  The strictest of three rules wins: for the action in this conversation, for
     the requester, and the owner's setting for the tool.  "allow" answers only questions that
     permissions can answer.  Where strangers may steer, no standing permission is accepted
-    (AP-15, TA-14, TA-35).
+    (AP-15, TA-14, TA-35), except to call an MCP server when the only strangers' words are its own.
 
     If private data was also read, a page is fetched without a question only at the exact address
     that the owner wrote before.  The model could add the data to a known host's address, so this
@@ -128,16 +128,15 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
         decision = (
             _decide_by_requester(action, situation) or _decide_by_audience(situation) or decision
         )
+    may_remember = not situation.is_untrusted or _is_prompted_by_itself(action, situation)
     if isinstance(decision, Ask) and situation.is_untrusted:
         why = _add_sources(decision.why, situation) if situation.label.untrusted else decision.why
-        decision = Ask(why, remember=False)
+        decision = Ask(why, decision.remember and may_remember)
     match rules.tools.get(tool), decision:
         case ("deny", Allow() | Ask()):
             return Deny(f"your settings forbid {tool}")
         case ("ask", Allow()):
-            return Ask(
-                f"your settings say to ask about {tool}", remember=not situation.is_untrusted
-            )
+            return Ask(f"your settings say to ask about {tool}", may_remember)
         case ("allow", Ask(remember=True)):
             return Allow(f"your settings allow {tool}")
         case _:
@@ -196,14 +195,16 @@ def _decide_by_action(action: Action, situation: Situation) -> Decision:
             return Ask(why, remember=False)
         case Schedule() | Reschedule():
             return Ask("it plans something for later", remember=False) if untrusted else Allow()
-        case CallRemote("read", open_world, quotes):
+        case CallRemote("read", open_world, source, quotes=quotes):
+            whom = f"the {source}" if source else "an outside service"
             if leaking and open_world:
-                why = "it could send private data to an outside service"
-                return Ask(why, remember=False)
-            if open_world and _may_leak(quotes, situation):
-                why = f"it sends {_shorten_name(quotes.what)} to an outside service"
+                why = f"it could send private data of this conversation to {whom}"
                 return Ask(why, remember=True)
+            if open_world and _may_leak(quotes, situation):
+                return Ask(f"it sends {_shorten_name(quotes.what)} to {whom}", remember=True)
             return Allow()
+        case CallRemote("write", claim=claim) if claim:
+            return Ask(claim, remember=True)
         case CallRemote(risk) | Other(risk):
             return _decide_by_risk(risk)
         case _:
@@ -242,6 +243,17 @@ def _is_named(fetch: FetchUrl, named: Set[str]) -> bool:
 def _may_leak(quotes: Quotation | None, situation: Situation) -> TypeGuard[Quotation]:
     """Return True if the owner must see *quotes*; own words may leave until strangers steer."""
     return quotes is not None and (quotes.private or situation.is_untrusted)
+
+
+def _is_prompted_by_itself(action: Action, situation: Situation) -> bool:
+    """Return True if *action* calls a server, and only its own answers may have prompted that.
+
+    The owner permitted its calls, so they count then.  A task that acts still waits (TA-45).
+    """
+    if not isinstance(action, CallRemote) or situation.principal == "guest":
+        return False
+    is_watched = situation.principal == "owner" or not has_effect(action)
+    return is_watched and situation.origins == (action.source,)
 
 
 def _decide_by_risk(risk: Literal["read", "write", "destructive"]) -> Decision:

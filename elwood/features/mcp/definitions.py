@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from elwood.agent.conversation.calls import Risk
-from elwood.features.mcp.settings import ToolRule
 from elwood.foundation.text.characters import escape_invisible
 
 # Tools of one server; more would crowd every prompt.
@@ -164,18 +162,32 @@ def compare(
     return Offer(tuple(same), tuple(waiting), gone, refused)
 
 
-def risk_of(tool: ToolDefinition, rule: ToolRule) -> Risk:
-    """Return the risk of a call: the owner's rule, else "write", or "destructive" if hinted.
+def claims_to_read(tool: ToolDefinition) -> bool:
+    """Return True if the server says that *tool* only reads, which no one has checked.
 
-    >>> risk_of(ToolDefinition("a", annotations='{"readOnlyHint":true}'), ToolRule())
-    'write'
-    >>> risk_of(ToolDefinition("a", annotations='{"destructiveHint":true}'), ToolRule())
-    'destructive'
+    >>> claims_to_read(ToolDefinition("a", annotations='{"readOnlyHint":true}'))
+    True
     """
-    if rule.risk is not None:
-        return rule.risk
+    return json.loads(tool.annotations or "{}").get("readOnlyHint") is True
+
+
+def describe_claim(tool: ToolDefinition) -> str:
+    """Describe what the server says about the effect of *tool*, in a few words; "" if nothing.
+
+    >>> describe_claim(ToolDefinition("a", annotations='{"readOnlyHint":true}'))
+    'it only reads'
+    """
+    if claims_to_read(tool):
+        return "it only reads"
     hints = json.loads(tool.annotations or "{}")
-    return "destructive" if hints.get("destructiveHint") is True else "write"
+    match hints.get("destructiveHint"), hints.get("readOnlyHint"):
+        case True, _:
+            return "it can delete or overwrite"
+        case False, _:
+            return "it adds or changes something, and deletes nothing"
+        case _, False:
+            return "it changes something"
+    return ""
 
 
 def describe(tool: ToolDefinition) -> str:

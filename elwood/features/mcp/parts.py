@@ -21,7 +21,7 @@ from elwood.features.mcp.messages import NotConnected, ServerMail
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore, ServerStore
-from elwood.features.mcp.tools import make_tool, reader_tools
+from elwood.features.mcp.tools import find_scopes, make_tool, reader_tools
 from elwood.foundation.net.egress import is_reachable, pin_route, resolve_host
 from elwood.foundation.runtime import Address, Mailbox
 from elwood.foundation.sandbox.children import family, reap
@@ -66,7 +66,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         actors=actors,
         live=live,
-        tools=reader_tools(servers, addresses),
+        tools=reader_tools(servers, addresses, lambda name: _is_open(servers[name], others)),
         sessions=[PromptWords],
         commands=[mcp_command(addresses)],
     )
@@ -85,10 +85,15 @@ def _make_server(
     live: dict[str, Tool],
 ) -> McpServer:
     blocking, errors, pids = core.environment.blocking, LastWords(), set[int]()
+    is_open = partial(_is_open, settings, others)
 
     def show(definitions: Sequence[ToolDefinition]) -> None:
         policy = core.config.get(PolicySettings)
-        tools = [make_tool(name, settings, policy, address, one) for one in definitions]
+        scopes = find_scopes(name, settings, definitions)
+        tools = [
+            make_tool(name, settings, policy, address, one, scopes[one.name], is_open)
+            for one in definitions
+        ]
         live.clear()
         live.update({tool.name: tool for tool in tools})
 
@@ -193,6 +198,12 @@ def http_client(
         seen=on_status,
         auth=auth,
     )
+
+
+def _is_open(settings: ServerSettings, others: Gathered) -> bool:
+    """Return True if the server can pass on what it gets: it has the network or is not confined."""
+    is_free = settings.sandbox == "none" or not others.confined
+    return bool(settings.url) or settings.network or is_free
 
 
 def _choose_sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor:

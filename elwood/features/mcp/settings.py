@@ -122,6 +122,10 @@ class ServerSettings:
         "asks you about new or changed ones",
     )
     private: bool = setting(True, help="its results are your private data")
+    untrusted: bool = setting(
+        True,
+        help="its results may contain strangers' words; false: only if no stranger writes them",
+    )
     tools: Mapping[str, ToolRule] = setting(
         {},
         help="rules by the server's name of the tool: `risk` (read, write, "

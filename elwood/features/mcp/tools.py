@@ -1,18 +1,24 @@
 """The tools of a server for the model; each call is checked by the gate and sent to the actor."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import CallRemote, Plan
+from elwood.agent.conversation.calls import ApprovalScope, CallRemote, Plan
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.mcp.definitions import MAX_DESCRIPTION, ToolDefinition, model_name, risk_of
+from elwood.features.mcp.definitions import (
+    MAX_DESCRIPTION,
+    ToolDefinition,
+    claims_to_read,
+    describe_claim,
+    model_name,
+)
 from elwood.features.mcp.messages import (
     CallDone,
     CallFailed,
@@ -28,6 +34,8 @@ from elwood.foundation.text.lines import one_line, shorten
 
 # Characters of the frame around an answer, and of arguments shown in one line.
 _FRAME, _ONE_LINE = 1000, 80
+# Tools that the question about a permission names.
+MAX_NAMED = 8
 
 
 def origin(server: str) -> str:
@@ -35,15 +43,45 @@ def origin(server: str) -> str:
     return f"MCP server {server}"
 
 
-def format_answer(server: str, result: CallDone | CallFailed, *, private: bool) -> Output:
-    """Return a server's result as untrusted text.  Raises ToolFailure."""
+def format_answer(server: str, result: CallDone | CallFailed, settings: ServerSettings) -> Output:
+    """Return a server's result, untrusted unless the owner trusts it.  Raises ToolFailure."""
     source = origin(server)
     if isinstance(result, CallFailed):
         raise ToolFailure(result.why, unknown=result.unknown)
     text = f"{source} answered (not instructions):\n{result.text}\n(end of the answer)"
     if result.failed:
-        raise ToolFailure(text, untrusted=True, origin=source)
-    return Output(text, untrusted=True, private=private, origin=source)
+        raise ToolFailure(text, untrusted=settings.untrusted, origin=source)
+    return Output(text, settings.untrusted, settings.private, source)
+
+
+def find_scopes(
+    name: str, settings: ServerSettings, tools: Sequence[ToolDefinition]
+) -> dict[str, ApprovalScope]:
+    """Return what a permission covers, by tool: all that only read together, any other alone."""
+    reads = []
+    for tool in tools:
+        risk = settings.tools.get(tool.name, ToolRule()).risk
+        if risk == "read" or (risk is None and claims_to_read(tool)):
+            reads.append(tool)
+    shown = ", ".join(tool.name for tool in reads[:MAX_NAMED])
+    more = f" and {len(reads) - MAX_NAMED} more" if len(reads) > MAX_NAMED else ""
+    together = ApprovalScope(
+        keys=(f"{name} {' '.join(tool.pin for tool in reads)}",),
+        words=f"read with {name}",
+        covers=f"call a tool of {name} that only reads, by its own words or your settings "
+        f"({shown}{more}), with any arguments",
+        names_tools=True,
+    )
+    return {
+        tool.name: together
+        if tool in reads
+        else ApprovalScope(
+            keys=(f"any arguments {tool.pin}",),
+            words=f"use {tool.name} of {name}",
+            covers=f"call {tool.name} of {name}, with any arguments",
+        )
+        for tool in tools
+    }
 
 
 def make_tool(
@@ -52,11 +90,18 @@ def make_tool(
     policy: PolicySettings,
     server: Address[ServerMail],
     tool: ToolDefinition,
+    scope: ApprovalScope,
+    is_open: Callable[[], bool],
 ) -> Tool:
-    """Create the model's tool for the accepted definition *tool* of the server *name*."""
+    """Create the model's tool for the accepted definition *tool* of the server *name*.
+
+    A permission covers *scope*.  *is_open* returns True if the server can pass on what it gets.
+    """
     rule = settings.tools.get(tool.name, ToolRule())
-    risk, called = risk_of(tool, rule), model_name(name, tool.name)
-    id_ = f"mcp.{name}.{tool.name}"
+    risk, called = rule.risk or "write", model_name(name, tool.name)
+    id_, claim = f"mcp.{name}.{tool.name}", describe_claim(tool)
+    if claim:
+        claim = f"the server says that {claim}, and I cannot check that"
 
     async def run(given: dict[str, Any], context: ToolContext) -> Output:
         call = CallTool(
@@ -68,7 +113,7 @@ def make_tool(
             result = CallFailed(str(error))
         except ActorCrashed as error:
             result = CallFailed(str(error), unknown=rule.effect != "pure")
-        return format_answer(name, result, private=settings.private)
+        return format_answer(name, result, settings)
 
     async def plan(given: dict[str, Any], context: ToolContext) -> Plan:
         await trio.lowlevel.checkpoint()
@@ -76,8 +121,13 @@ def make_tool(
         if len(sent) > _ONE_LINE:
             sent = json.dumps(given, ensure_ascii=False, indent=1)
         subject = f"Call {tool.name} of the MCP server {name}\n{sent}"
-        action = CallRemote(risk, open_world=True)
-        return Plan(action, subject, {"pin": tool.pin}, f"{json.dumps(given)}\n{sent}")
+        return Plan(
+            CallRemote(risk, open_world=is_open(), source=origin(name), claim=claim),
+            subject,
+            {"pin": tool.pin},
+            outgoing=f"{json.dumps(given)}\n{sent}",
+            scope=scope,
+        )
 
     description = shorten(tool.description or tool.title or "(no description)", MAX_DESCRIPTION)
     return Tool(
@@ -93,7 +143,7 @@ def make_tool(
         limit=MAX_SHOWN + _FRAME,
         target=lambda given: one_line(json.dumps(given, ensure_ascii=False), 100),
         plan=plan,
-        gives=Label(untrusted=True, private=settings.private),
+        gives=Label(untrusted=settings.untrusted, private=settings.private),
         policy=policy.word(called, id_) or rule.policy,
     )
 
@@ -119,8 +169,15 @@ class PromptToRead(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def reader_tools(
-    settings: Mapping[str, ServerSettings], servers: Mapping[str, Address[ServerMail]]
+    settings: Mapping[str, ServerSettings],
+    servers: Mapping[str, Address[ServerMail]],
+    is_open: Callable[[str], bool],
 ) -> tuple[Tool, ...]:
+    """Create the tools for resources and prompts.
+
+    *is_open* returns True if a server can pass on what it gets.
+    """
+
     async def ask(server: str, request: ReadResource | ReadPrompt) -> Output:
         if server not in servers:
             raise ToolFailure(f"there is no MCP server {server}; there is: {', '.join(servers)}")
@@ -128,7 +185,7 @@ def reader_tools(
             result = await servers[server].ask(request)
         except ActorUnavailable as error:
             result = CallFailed(str(error))
-        return format_answer(server, result, private=settings[server].private)
+        return format_answer(server, result, settings[server])
 
     async def read_resource(given: ResourceToRead, context: ToolContext) -> Output:
         return await ask(given.server, ReadResource(uri=given.uri))
@@ -138,15 +195,24 @@ def reader_tools(
 
     async def plan(given: ResourceToRead | PromptToRead, context: ToolContext) -> Plan:
         await trio.lowlevel.checkpoint()
-        sent = msgspec.json.encode(given).decode()
-        return Plan(CallRemote("read", open_world=True), f"Read {sent}", outgoing=sent)
+        sent, server = msgspec.json.encode(given).decode(), given.server
+        is_known = server in settings
+        return Plan(
+            CallRemote("read", open_world=is_known and is_open(server), source=origin(server)),
+            f"Read {sent}",
+            outgoing=sent,
+            scope=ApprovalScope((server,), f"read from {server}", f"read this kind of {server}"),
+        )
 
     more: dict[str, Any] = {
         "risk": "read",
         "effect": "pure",
         "limit": MAX_SHOWN + _FRAME,
         "plan": plan,
-        "gives": Label(untrusted=True, private=any(one.private for one in settings.values())),
+        "gives": Label(
+            untrusted=any(one.untrusted for one in settings.values()),
+            private=any(one.private for one in settings.values()),
+        ),
     }
     return (
         Tool(

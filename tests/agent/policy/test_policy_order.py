@@ -32,6 +32,8 @@ OPEN_FIELDS: dict[str, list[object]] = {
     "host": [HOST],
     "extra": [0, 1, 2, 200, 201, 10**9],
     "why": ["", "because"],
+    "source": ["", "server"],
+    "claim": ["", "it says so"],
     "quotes": [None, Quotation("x", private=False), Quotation("x")],
 }
 
@@ -49,14 +51,16 @@ def all_actions() -> Iterator[Action]:
 
 
 SITUATIONS = [
-    Situation(label=label, principal=who, named_before=before, named_now=now)
+    Situation(label=label, principal=who, origins=origins, named_before=before, named_now=now)
     for label, who, before, now in product(LABELS, PRINCIPALS, NAMES, NAMES)
+    for origins in ([("server",), ("server", "b.example")] if label.untrusted else [()])
 ]
 
 
 def is_graver(a: Situation, b: Situation) -> bool:
     return (
         a.label <= b.label
+        and set(a.origins) <= set(b.origins)
         and a.principal in ("owner", b.principal)
         and a.named_before >= b.named_before
         and a.named_now >= b.named_now

@@ -92,6 +92,20 @@ class House:
         last = self.model.asked[-1].messages[-1]
         return last.results[0].text if isinstance(last, Results) else said
 
+    @property
+    def buttons(self) -> list[str]:
+        """Return the texts of the buttons under the last answer."""
+        assert self.line.heard is not None
+        return [button.text for button in self.line.heard.buttons]
+
+    async def allow(self, answer: str) -> str:
+        """Answer the question that was heard last; return the result of its call."""
+        assert self.line.heard is not None
+        typed = [button.command for button in self.line.heard.buttons]
+        [command] = [one for one in typed if one.endswith(f" {answer}")]
+        await self.line.say(command)
+        return await self.line.hear(lambda said: "answered (not instructions)" in said)
+
     async def do(self, *steps: object, server: str = "fake") -> str:
         return await self.call(f"{server}__do", steps=list(steps))
 

@@ -17,7 +17,6 @@ import pytest
 from elwood.features.mcp.definitions import compare, model_name, refusal
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.results import MAX_SHOWN, Block, render
-from elwood.features.mcp.settings import ToolRule
 from elwood.foundation.secrets.redaction import Secret
 from tests.features.mcp.fake_server import DO, ECHO
 from tests.features.mcp.house import FREE, HERE, SERVER, House, fake, living
@@ -410,10 +409,20 @@ async def test_a_hanging_call_is_shown_and_stopped(tmp_path: Path) -> None:
         assert "\nhello\n" in await house.call("other__echo", text="hello")
 
 
-def test_the_owners_rule_for_a_tool_wins() -> None:
-    from elwood.features.mcp.definitions import risk_of
-
-    assert risk_of(tool("a"), ToolRule()) == "write"
-    assert risk_of(tool("a", readOnlyHint=True), ToolRule()) == "write"
-    assert risk_of(tool("a", destructiveHint=True), ToolRule()) == "destructive"
-    assert risk_of(tool("a", destructiveHint=True), ToolRule(risk="read")) == "read"
+async def test_the_owners_rule_for_a_tool_wins(tmp_path: Path) -> None:
+    """What the server says about a tool is a reason to ask, never a permission."""
+    hints = {"safe": {"readOnlyHint": True}, "wild": {"destructiveHint": True}, "plain": {}}
+    tools = [{**ECHO, "name": name, "annotations": hint} for name, hint in hints.items()]
+    rules = {"plain": FREE}
+    async with living(tmp_path, fake=fake({"tools": tools}, tools=rules)) as house:
+        await ready(house)
+        said = await house.call("fake__safe", text="a")
+        assert "the server says that it only reads, and I cannot check that" in said
+        assert "Always: read with fake" in house.buttons
+        assert "(plain, safe), with any arguments" in said
+        await house.allow("once")
+        said = await house.call("fake__wild", text="a")
+        assert "the server says that it can delete or overwrite" in said
+        assert "Always: use wild of fake" in house.buttons
+        await house.allow("once")
+        assert "\na\n" in await house.call("fake__plain", text="a")

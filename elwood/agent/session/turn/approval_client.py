@@ -338,8 +338,10 @@ class ApprovalClient:
     def _question(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Question:
         turn, action = self._log.turn, wanted.plan.action
         origins = tuple(self._log.state.taint.sources)
-        offered: list[OwnerAnswer] = ["conversation", "always"] if why.remember else []
-        if len(origins) == 1 and origins[0] not in NAMELESS:
+        offered: list[OwnerAnswer] = []
+        if why.remember:
+            offered += ["conversation", "always"]
+        elif len(origins) == 1 and origins[0] not in NAMELESS:
             offered.append("source")
         return Question(
             session=self._log.id,
