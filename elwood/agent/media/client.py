@@ -41,7 +41,7 @@ MAX_RECORDING = 100 << 20
 NOT_FETCHED = "I could not download the {} ({}). Please send it again, or in another form."
 NOT_HEARD = "I could not transcribe the {}: {}. I saved the recording as {}."
 NO_SPEECH = (
-    "I cannot understand {}s yet; please type your message. (The person who runs me can turn on "
+    "I cannot understand {}s yet; please type your message. (My operator can turn on "
     "speech recognition with media.transcription_url or media.transcription_command.) I saved the "
     "recording as {}."
 )

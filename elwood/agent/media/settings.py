@@ -8,7 +8,7 @@ from elwood.foundation.settings import Section, between, is_url, secret, setting
 
 @attrs.frozen(kw_only=True)
 class MediaSettings:
-    """How many received files are kept, and how recordings are transcribed.
+    """Limits for received files, and how recordings are transcribed.
 
     *budget* is in megabytes, *timeout* in seconds.  Without *transcription_url* and
     *transcription_command* there is no transcription; the command has precedence.

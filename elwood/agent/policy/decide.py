@@ -35,7 +35,7 @@ from elwood.foundation.text.lines import shorten
 
 # Increment it with every change of the decisions: open questions are then asked again (AP-26).
 VERSION = 4
-# Maximum characters of path and query that a model may choose freely: a page needs no more (TA-16).
+# Maximum characters of path and query that a model may choose freely (TA-16).
 MAX_EXTRA = 200
 # Maximum of sources named in a reason, and characters of each: the question shows them all.
 MAX_NAMES = 3
@@ -323,10 +323,12 @@ def name_sources(origins: Sequence[str]) -> str:
 
 
 def name_source(origin: str, limit: int) -> str:
-    """Name a source for people: a received file by the name that its sender gave it."""
+    """Format the name of a source for people; a received file has its sender's name for it."""
     name = display_name(origin)
     shown = _shorten_name(name, limit)
-    return shown if name == origin else f"the file “{shown}”"
+    if name != origin:
+        return f"the file “{shown}”"
+    return f"the {shown}" if origin.startswith("MCP server ") else shown
 
 
 def _shorten_name(name: str, limit: int = MAX_NAME) -> str:

@@ -57,7 +57,7 @@ class OutgoingText:
 
         >>> sorted(OutgoingText("price of  PARTNUMBER-77").shared_with("the partnumber-77x"))
         ['artnumber-77', 'partnumber-7']
-        >>> OutgoingText("weather in Berlin").shared_with("I live in Berlin")
+        >>> OutgoingText("weather in Berlin").find_shared_runs("I live in Berlin")
         set()
         """
         text, keys, runs = _plain(known), self._keys, self.runs

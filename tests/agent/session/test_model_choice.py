@@ -13,7 +13,7 @@ OPENAI = ProviderSettings(api="openai", base_url="https://api.openai.com/v1", ke
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("openai/gpt-6-luna", "⚠ The model openai/gpt-6-luna takes tools only over OpenAI's"),
+        ("openai/gpt-6-luna", "⚠ The model openai/gpt-6-luna supports tools only in OpenAI's"),
         ("openai/gpt-5", "⚠ The model openai/gpt-5 shuts down on 2026-12-11"),
         ("openai/gpt-5.4", "goes back to that one."),
     ],

@@ -249,7 +249,7 @@ async def test_nested_calls_cannot_nest_further() -> None:
 
     scene = Nesting(script)
     await scene.perform()
-    assert "no call can be made from here" in scene.told
+    assert "cannot be called from here" in scene.told
     assert scene.receipts == [("c0.1", "outer", "ok"), ("c0", "outer", "ok")]
 
 

@@ -289,7 +289,7 @@ async def test_mcp_22_23_24_text_links_and_pictures_are_untrusted(tmp_path: Path
         # source.
         await house.line.say('call fake__echo {"text": "x"}')
         asked = await house.line.hear(lambda text: "May I use fake__echo?" in text)
-        assert "text from MCP server fake may have prompted it" in asked
+        assert "text from the MCP server fake may have prompted it" in asked
 
 
 @pytest.mark.parametrize("old", [False, True])
