@@ -93,7 +93,7 @@ def draw_days(entries: Iterable[Charged], today: str, count: int) -> str:
     """Draw the spending of the *count* days up to *today*: dollars, or tokens if all are free.
 
     >>> spent = [Charged("s", "a/m", "2026-12-01", 9), Charged("s", "a/m", "2026-11-29", 5)]
-    >>> course(spent, "2026-12-01", 4)
+    >>> draw_days(spent, "2026-12-01", 4)
     '▁▅▁█'
     """
     last = date.fromisoformat(today)

@@ -55,7 +55,7 @@ class OutgoingText:
 
         Case, accents, blanks, the width of letters and invisible characters are ignored.
 
-        >>> sorted(OutgoingText("price of  PARTNUMBER-77").shared_with("the partnumber-77x"))
+        >>> sorted(OutgoingText("price of  PARTNUMBER-77").find_shared_runs("the partnumber-77x"))
         ['artnumber-77', 'partnumber-7']
         >>> OutgoingText("weather in Berlin").find_shared_runs("I live in Berlin")
         set()
