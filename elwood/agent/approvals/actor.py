@@ -13,6 +13,7 @@ from elwood.agent.approvals.decisions import Step
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
     ButtonPressed,
+    CallReported,
     Decided,
     DecideRequest,
     ListApprovals,
@@ -29,12 +30,14 @@ from elwood.agent.approvals.prompt_text import (
     button_pressed,
     details_message,
     format_decision,
+    format_outcome,
     request_messages,
     view_buttons,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
     CONTROL,
+    MAX_OPEN,
     TYPED_LENGTH,
     ApprovalBook,
     ApprovalDecided,
@@ -142,6 +145,8 @@ class Approvals:
         # Cancels the timer of an open request.
         self._timers: dict[str, trio.CancelScope] = {}
         self._guesses: dict[str, Bucket] = {}
+        # Where to report the result of a call that was allowed in another conversation's chat.
+        self._reports: dict[str, Route] = {}
         self._questions = OwnerQuestions(self._channels, self._messages, self._record)
         async with trio.open_nursery() as self._tasks:
             self._pairing = Pairing(
@@ -173,6 +178,8 @@ class Approvals:
                 message.reply.set(result or NO_SUCH_CODE)
             case ButtonPressed():
                 message.reply.set(await self._handle_press(message))
+            case CallReported():
+                self._report_outcome(message)
             case RequestApproval(question=question):
                 message.reply.set(await self._request(question))
             case LookUpDecision(session=session, call=call, plan=plan):
@@ -320,9 +327,24 @@ class Approvals:
             self._timers.pop(decided.id).cancel()
         if ruling != "withdrawn":  # the session that withdraws needs no hint
             self._tasks.start_soon(self._hint_session, question.session)
+        shown, here = self._messages.get(decided.id), question.route
+        if shown is not None and allows(ruling):
+            at = shown.route
+            if not here.is_same_chat(at) or here.thread != at.thread:
+                self._reports[decided.id] = at
+                while len(self._reports) > MAX_OPEN:
+                    del self._reports[next(iter(self._reports))]
         now = self._environment.now()
         settled = msgspec.structs.replace(request, ruling=ruling, by=by, decided_at=now)
         self._tasks.start_soon(self._close_message, settled)
+
+    def _report_outcome(self, report: CallReported) -> None:
+        """Report the result of a call where the owner allowed it, if that is elsewhere."""
+        request = self._state.of_call(report.session, report.call)
+        place = self._reports.pop(request.id, None) if request is not None else None
+        if request is not None and place is not None:
+            part = format_outcome(request.question, report.outcome)
+            self._tasks.start_soon(self._questions.post, place, (part,))
 
     async def _change_access(self, change: ChangeAccess) -> CommandResult:
         """Remove a person, or change their role."""

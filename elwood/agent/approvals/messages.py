@@ -3,7 +3,7 @@
 import msgspec
 
 from elwood.agent.approvals.state import Question
-from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
+from elwood.agent.conversation.calls import Outcome, OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import Route
 from elwood.agent.people.messages import PeopleMail
@@ -119,8 +119,20 @@ class Decided(msgspec.Struct, frozen=True):
     session: str
 
 
+class CallReported(msgspec.Struct, frozen=True):
+    """An allowed *call* of *session* has ended with *outcome*.
+
+    A hint from a gate; it may be lost.
+    """
+
+    session: str
+    call: str
+    outcome: Outcome
+
+
 ApprovalsMail = (
     PeopleMail
+    | CallReported
     | ButtonPressed
     | RequestApproval
     | LookUpDecision

@@ -28,7 +28,7 @@ from elwood.agent.channels.questions import (
     flatten,
     format_time,
 )
-from elwood.agent.conversation.calls import OwnerAnswer, Ruling, RunCommand, allows
+from elwood.agent.conversation.calls import Outcome, OwnerAnswer, Ruling, RunCommand, allows
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import PRINCIPAL, SESSION
 from elwood.agent.people.state import People
@@ -71,6 +71,15 @@ RULINGS = {
     "withdrawn": "withdrawn",
 }
 
+# Ends of allowed calls.
+OUTCOMES: dict[Outcome, str] = {
+    "ok": "✓ Done",
+    "failed": "✗ Failed",
+    "denied": "⛔ Not done",
+    "unknown": "⚠ I do not know whether this was done",
+    "dry run": "Dry run, so not done",
+    "waiting": "Not done yet",
+}
 # Outcomes that are not answers of the owner.
 ENDED: dict[Ruling, str] = {
     "expired": "Not done: no one answered in time",
@@ -119,6 +128,11 @@ def format_decision(request: ApprovalRequest, at: Route, channels: Channels, zon
     )[-1]
 
 
+def format_outcome(question: Question, outcome: Outcome) -> Rich:
+    """Format how a call of another conversation has ended, for the chat with its question."""
+    return Rich(f"{OUTCOMES[outcome]}: {gist(question)}, in {flatten(question.session)}.")
+
+
 def details_message(request: ApprovalRequest, size: MessageSize) -> Rich:
     """Format the details, which replace the question; they have no buttons for an answer."""
     question = request.question
@@ -143,7 +157,7 @@ def _format_headline(question: Question) -> str:
 
 def _format_messages(request: ApprovalRequest, end: str, size: MessageSize) -> tuple[Rich, ...]:
     """Format what would run, as messages of which the last one ends with *end*."""
-    shown = escape_invisible(request.question.subject) or "(nothing)"
+    shown = _show_subject(request.question.subject) or "(nothing)"
     before, after = f"{_format_headline(request.question)}\n\n", f"\n\n{end}"
     frame = size.measure(before + after)
     if frame + size.measure(shown) <= size.room:
@@ -151,6 +165,24 @@ def _format_messages(request: ApprovalRequest, end: str, size: MessageSize) -> t
     # A character has two units at most, and there are two ends.
     ends = _format_ends(request.code, shown, max(ENDS, (size.room - frame - FRAME) // 4))
     return (*_format_parts(request.code, shown, size), build_text((before, ""), *ends, (after, "")))
+
+
+def _show_subject(subject: str) -> str:
+    r"""Make every character of *subject* visible.
+
+    The first characters of a diff's lines show its line breaks.
+
+    >>> _show_subject("edit a\n@@ -1,1 +1,1 @@\n-b\n+c")
+    'edit a\n@@ -1,1 +1,1 @@\n-b\n+c'
+    >>> _show_subject("a\nb")
+    'a⏎\nb'
+    """
+    shown = escape_invisible(subject)
+    _, *lines = subject.split("\n")
+    is_diff = bool(lines) and lines[0].startswith("@@ ")
+    if is_diff and all(line[:1] in tuple(" +-@") for line in lines):
+        return shown.replace("⏎\n", "\n")
+    return shown
 
 
 def view_buttons(request: ApprovalRequest, view: View) -> tuple[Button, ...]:
@@ -241,7 +273,7 @@ def _describe_coverage(question: Question) -> str:
     """Describe in full the coverage of a standing permission."""
     if "always" not in question.offered:
         return ""
-    covers = "do exactly this, as long as nothing it depends on has changed"
+    covers = "do this with exactly the same details, as long as what it uses stays the same"
     if question.asks == RunCommand.asks:
         covers = "run this exact command, as long as the files it names stay the same"
     if (scope := question.scope) is not None:
@@ -254,7 +286,8 @@ def _describe_coverage(question: Question) -> str:
 def _describe_requester(question: Question, at: Route, channels: Channels, people: People) -> str:
     """Describe who caused the call, unless it is the reader in their own chat."""
     here, who = question.route, question.principal
-    if here.private and here.is_same_chat(at) and who in channels.owners:
+    is_own = here.private and here.is_same_chat(at) and who in channels.owners
+    if is_own and here.thread == at.thread:
         return ""
     if who.startswith(PRINCIPAL):
         task = f"The task {flatten(who.removeprefix(PRINCIPAL))} asked for this"

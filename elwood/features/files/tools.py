@@ -1,6 +1,8 @@
 """Tools that read and write files in the workspace."""
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Protocol
 
@@ -24,6 +26,7 @@ from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfi
 from elwood.foundation.storage.files import File, Item, Root, decode_line, raw_lines, refuse_binary
 from elwood.foundation.storage.paths import holds_secrets, protection
 from elwood.foundation.text.characters import escape_invisible
+from elwood.foundation.text.diff import format_diff
 from elwood.foundation.text.lines import escape_name
 
 # Entries of a folder shown by one call.
@@ -214,6 +217,8 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
 
 # Bytes of a written file, and of an edited one, before and after.
 MAX_CONTENT = 2 << 20
+# Maximum characters of a diff in a question that is longer than the call itself.
+MAX_DIFF = 10_000
 # State of a file that does not exist yet, in the plan of a call.
 ABSENT = "absent"
 
@@ -284,22 +289,34 @@ class FileWriter:
         return f"edited {escape_name(given.path)}: {count} replaced"
 
     async def plan_write(self, given: WriteText, context: ToolContext) -> Plan:
-        """Plan the write: the new content, and the present state of the file."""
-        return await self._plan("write", given.path, f":\n{given.content}", context)
+        """Plan the write: the changed lines, or the content of a new file."""
+        text = f":\n{given.content}"
+        return await self._plan("write", given.path, text, lambda before: given.content, context)
 
     async def plan_edit(self, given: EditText, context: ToolContext) -> Plan:
         what = "every occurrence" if given.all else "once"
         text = f", {what}; replace:\n{given.old}\n--- with:\n{given.new}"
-        return await self._plan("edit", given.path, text, context)
 
-    async def _plan(self, verb: str, path: str, text: str, context: ToolContext) -> Plan:
-        def inspect() -> tuple[str, ApprovalScope | None, str]:
+        def change(before: bytes) -> str:
+            return _apply_edit(given, before)[0].decode()
+
+        return await self._plan("edit", given.path, text, change, context)
+
+    async def _plan(
+        self, verb: str, path: str, text: str, change: Callable[[bytes], str], context: ToolContext
+    ) -> Plan:
+        """Plan to *verb* a file; *text* describes that if there is no readable difference."""
+
+        def inspect() -> tuple[str, ApprovalScope | None, str, str]:
             root, inner, start = self._files.resolve(path, context.route)
-            return _fingerprint(root, inner), folder_scope(verb, root, inner, start), inner
+            before, diff = _inspect_file(root, inner, change)
+            return before, folder_scope(verb, root, inner, start), inner, diff
 
-        before, scope, inner = await self._blocking(inspect)
+        before, scope, inner, diff = await self._blocking(inspect)
         foreign = before != ABSENT and escape_invisible(path) not in context.written
         action = WriteFile(protection(inner) is not None, foreign)
+        if diff and len(diff) <= max(MAX_DIFF, len(text)):
+            text = f"\n{diff}"
         return Plan(action, f"{verb} {path}{text}", {"before": before}, scope=scope)
 
 
@@ -325,14 +342,23 @@ def _apply_edit(given: EditText, data: bytes) -> tuple[bytes, int]:
     return text.replace(old, new).encode(), count
 
 
-def _fingerprint(root: Root, path: str) -> str:
-    """Return a fingerprint of the content at *path*, to notice a change."""
+def _inspect_file(root: Root, path: str, change: Callable[[bytes], str]) -> tuple[str, str]:
+    """Return a fingerprint of the content at *path*, to notice another change, and a diff.
+
+    The diff is "" for a new file, or if *change* cannot be applied to the present content.
+    """
     with convert_refusals(path):
         try:
             with root.file(path) as file:
-                return f"{file.stat.st_ino} {file.stat.st_size} {file.stat.st_mtime_ns}"
+                found = file.stat
+                data = file.read(MAX_CONTENT) if found.st_size <= MAX_CONTENT else b""
         except PathMissing:
-            return ABSENT
+            return ABSENT, ""
+    diff = ""
+    with suppress(UnicodeDecodeError, ToolFailure, PathRefused):
+        if data and b"\0" not in data:
+            diff = format_diff(data.decode(), change(data))
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}", diff
 
 
 def writing_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:

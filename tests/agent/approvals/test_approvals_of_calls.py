@@ -11,6 +11,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import (
+    CallReported,
     ListApprovals,
     Pending,
     RevokePermission,
@@ -764,3 +765,36 @@ async def test_a_crash_after_any_entry_changes_nothing(world: World, tmp_path: P
             ends = [await ask.seek(question(call)) for call in ("a", "b", "c", "d")]
             assert ends == [Verdict("always", OWNER)] + [Verdict("denied", OWNER)] * 3
         assert len(list_decisions(one)) == 4
+
+
+async def test_a_question_from_another_conversation_names_it_and_reports_its_result(
+    world: World,
+) -> None:
+    """The question about a group is asked, decided and reported in the owner's chat."""
+    group = Route("telegram", "-5", private=False)
+    foreign = question(session="tg--5", route=group)
+    topic = question(session="tg-1-7", call="t1/c2", route=Route("telegram", "1", "7"))
+    async with run_approvals(world, OWNER_ROUTE) as ask:
+        for asked in (foreign, topic):
+            await ask.seek(asked)
+        assert "asked for this in tg--5." in world.posts[0].part.text
+        assert "asked for this" not in world.posts[1].part.text, "it is asked in its topic"
+        codes = [one.code for one in world.entries() if isinstance(one, ApprovalRequested)]
+        for code in codes:
+            assert (await ask.rule(code, "once")).ok
+        for asked in (foreign, topic, foreign):
+            assert ask.box.address.offer(CallReported(asked.session, asked.call, "ok"))
+        await trio.testing.wait_all_tasks_blocked()
+        reports = [(post.route, post.part.text) for post in world.posts[2:]]
+        assert reports == [(OWNER_ROUTE, "✓ Done: run_command make t1/c1, in tg--5.")]
+
+
+async def test_a_question_that_is_shown_in_another_thread_names_its_conversation(
+    world: World,
+) -> None:
+    topic = Route("telegram", "1", "7")
+    async with run_approvals(world, OWNER_ROUTE) as ask:
+        await ask.seek(question(session="tg-1-7", route=topic))
+        await ask.box.address.ask(ListApprovals(by=OWNER, route=OWNER_ROUTE))
+        await trio.testing.wait_all_tasks_blocked()
+        assert "You asked for this in tg-1-7." in world.posts[-1].part.text

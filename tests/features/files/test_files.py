@@ -229,6 +229,26 @@ async def test_a_plan_names_the_owner_of_the_file(
     assert again.facts != plans[0].facts, "so that the owner is asked anew"
 
 
+async def test_a_plan_shows_the_changed_lines(root: Root) -> None:
+    path = root.path / "a.txt"
+    writer = FileWriter(WorkspaceFiles(root), inline)
+    edit, write = (
+        EditText("a.txt", "three", "3"),
+        WriteText("a.txt", "one\ntwo\n3\nfour\nfive\nsix"),
+    )
+    path.write_text("one\ntwo\nthree\nfour\nfive\nsix")
+    lines = ["@@ -1,5 +1,5 @@", " one", " two", "-three", "+3", " four", " five"]
+    assert (await writer.plan_edit(edit, CONTEXT)).subject.splitlines() == ["edit a.txt", *lines]
+    assert (await writer.plan_write(write, CONTEXT)).subject.splitlines() == ["write a.txt", *lines]
+    for data in (b"three\xff", b"three\0", b"", b"none of it"):
+        path.write_bytes(data)
+        expected = "edit a.txt, once; replace:\nthree\n--- with:\n3"
+        assert (await writer.plan_edit(edit, CONTEXT)).subject == expected
+    path.write_text("x\n" * 20_000)
+    plan = await writer.plan_write(WriteText("a.txt", "short"), CONTEXT)
+    assert plan.subject == "write a.txt:\nshort", "the diff would hide it"
+
+
 async def test_refusals_tell_the_model_why(root: Root) -> None:
     (root.path / "link").symlink_to("/etc/passwd")
     for path, words in (

@@ -12,6 +12,7 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    CallReported,
     LookUpDecision,
     Pending,
     RequestApproval,
@@ -225,6 +226,12 @@ class ApprovalClient:
             raise CallNotRun("failed", text) from error
         if not verdict.allowed:
             raise CallNotRun("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
+
+    def report_outcome(self, call: OpenCall, outcome: Outcome) -> None:
+        """Report how an allowed call has ended: its question may have been asked elsewhere."""
+        if call.pending is not None and call.decided is not None and call.decided.allowed:
+            key = call_key(call.pending.turn, call.pending.call)
+            self._approvals.offer(CallReported(self._log.id, key, outcome))
 
     async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
         """Close the questions about these calls, which will not run, before that is recorded here.

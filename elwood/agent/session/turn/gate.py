@@ -564,6 +564,7 @@ class Gate:
             await self._log.keep(short, last_words=True)
         else:
             await self._log.stage(short)
+        self.approvals.report_outcome(call, outcome)
         return entry
 
     def _context(
