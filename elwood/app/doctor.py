@@ -285,4 +285,5 @@ def records(config: Config) -> Iterator[Finding]:
         what = f"{unread} not verified, because they are large"
         yield Finding("warning", "journals", what, "run: elwood receipts verify")
     if sound or not found:
-        yield Finding("ok", "journals", f"{sound} verified: no line is missing, moved or edited")
+        what = f"{sound} verified: no line is missing, moved or edited" if found else "none yet"
+        yield Finding("ok", "journals", what)

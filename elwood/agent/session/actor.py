@@ -73,7 +73,7 @@ BELONGS = (
     "still in this chat: please delete it here. If others may have read it, replace it.\n\n"
     "Do I need this secret? Then put it into a separate file and name that file in config.toml "
     '(`key = "file:/…"`). A systemd credential (`LoadCredential=`) or an environment variable also '
-    "works. I read secrets when I start. docs/operating.md explains this."
+    "works. I read secrets when I start. docs/guides/files.md explains this."
 )
 # Share of the context for the system prompt: one of this many.
 PROMPT_SHARE = 4

@@ -128,7 +128,7 @@ class Stuck(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """The text for the owner. The text of a warning is complete by itself."""
+        """The text for the owner. A warning needs no further text."""
         return f"Stuck: {self.actor}: {self.what}" if self.actor else self.what
 
 

@@ -240,7 +240,7 @@ class Mailbox(Generic[M]):
         self._in_hand.clear()
 
     def close(self) -> None:
-        """Accept no more messages; queued ones can still be received, then iteration ends."""
+        """Refuse new messages; queued ones can still be received, then iteration ends."""
         self.is_closed = True
         self.send.close()
 
@@ -261,7 +261,7 @@ class Mailbox(Generic[M]):
                 message.reply.fail(ActorDown(self.name))
 
     def _is_wanted(self, message: M) -> bool:
-        """Record that *message* was received; return False if nobody waits for its answer.
+        """Record that *message* was received; return False if no one waits for its answer.
 
         A caller that gave up has reported that, or asks again: acting now would be unseen or
         repeated.
