@@ -102,7 +102,7 @@ def event(
 ) -> None:
     """Log the end of an operation, with its duration in *seconds* if known.
 
-    Monitors count events by *kind*: docs/guides/monitoring.md lists the kinds and their fields (*about*).
+    Monitors count events by *kind*: docs/guides/monitoring.md lists the kinds and fields (*about*).
     A failure is a warning unless *level* is set.
     """
     took = {} if seconds is None else {"duration_ms": round(1000 * seconds)}
