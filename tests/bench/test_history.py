@@ -30,7 +30,8 @@ async def write_history(path: Path, chat: int, messages: int) -> None:
 
 
 @pytest.mark.bench
-def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_memory", [2 * CHATS, 1], ids=["in memory", "opened again"])
+def test_a_long_history_costs_its_bytes(tmp_path: Path, in_memory: int) -> None:
     short, long = range(1, CHATS + 1), range(CHATS + 1, 2 * CHATS + 1)
     folder = tmp_path / "elwood"
     for chats, messages in ((short, SHORT), (long, LONG)):
@@ -40,7 +41,7 @@ def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
     log = tmp_path / "bodies"
     with (
         run_server("tests.fake_models", tmp_path / "models", "--log", str(log)) as models,
-        run_elwood(folder, models, chats=2 * CHATS, sessions__in_memory=str(2 * CHATS)) as bot,
+        run_elwood(folder, models, chats=2 * CHATS, sessions__in_memory=str(in_memory)) as bot,
     ):
         for chat in (*short, *long):
             bot.telegram.turn(chat, "hello")
@@ -61,5 +62,6 @@ def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
     for messages in (SHORT, LONG):
         print(f"{messages:26}{sizes[messages] / 1000:9.1f}{costs[messages]:9.1f}")
     print(f"{growth:.3f} ms for each kB more")
-    # Milliseconds to build, send and repair 1 kB of history.
-    assert costs[LONG] < 1.6 * costs[SHORT]
+    # Milliseconds to build, send and repair 1 kB of history; and to read the log, which has grown
+    # by at most 128 kB, or its state, since that was written.
+    assert costs[LONG] < (1.6 if in_memory > 1 else 1.9) * costs[SHORT]

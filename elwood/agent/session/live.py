@@ -12,6 +12,10 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import Lock, Signal
 from elwood.foundation.storage.disk import Disk
 
+# Maximum bytes of the newest log files of the sessions in memory that wait for a message. Their
+# states need about as much memory.
+MAX_IDLE = 8 << 20
+
 
 class LiveSessions:
     """Stores the published state of each session, and marks live sessions with a file each.
@@ -26,7 +30,7 @@ class LiveSessions:
         self._clock = clock
         self._states: dict[str, Session] = {}
         self._turn_since: dict[str, float] = {}
-        self._waits: dict[str, trio.CancelScope] = {}
+        self._waits: dict[str, tuple[trio.CancelScope, int]] = {}
         self._change = Signal()
         # Marked together by the first task: under load, one sync is enough for many.
         self._unmarked: set[str] = set()
@@ -49,19 +53,26 @@ class LiveSessions:
         return self._states
 
     @contextmanager
-    def register_waiting(self, id_: str, wait: trio.CancelScope, most: int) -> Iterator[None]:
-        """Register a session that waits for its next message, during the block.
+    def register_waiting(
+        self, id_: str, wait: trio.CancelScope, size: int, most: int
+    ) -> Iterator[None]:
+        """Register a session, with *size* bytes in its log file, that waits during the block.
 
-        If more than *most* wait, cancel the waits of the longest inactive ones, unless they have
-        work left. A few are checked each time, which is enough.
+        If more than *most* wait, or their files are larger than `MAX_IDLE`, cancel the waits of
+        the longest inactive ones, unless they have work left. A few are checked each time, which
+        is enough.
         """
-        self._waits[id_] = wait
-        for name in list(islice(self._waits, max(0, min(2, len(self._waits) - most)))):
-            longest = self._waits.pop(name)
+        self._waits[id_] = wait, size
+        total = sum(bytes_ for _, bytes_ in self._waits.values())
+        for name in list(islice(self._waits, min(2, len(self._waits) - 1))):
+            if len(self._waits) <= most and total <= MAX_IDLE:
+                break
+            longest, bytes_ = self._waits.pop(name)
             if self._states[name].is_idle:
                 longest.cancel()
+                total -= bytes_
             else:
-                self._waits[name] = longest
+                self._waits[name] = longest, bytes_
         try:
             yield
         finally:

@@ -20,7 +20,7 @@ class SessionSettings:
         600.0, help="seconds after which an idle conversation leaves memory", check=at_least(1)
     )
     in_memory: int = setting(
-        16, help="maximum number of idle conversations kept in memory", check=between(1, 10_000)
+        128, help="maximum number of idle conversations kept in memory", check=between(1, 10_000)
     )
     archive: float = setting(
         86_400.0, help="seconds after which an idle conversation is archived", check=at_least(60)

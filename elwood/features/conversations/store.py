@@ -16,8 +16,8 @@ from elwood.features.conversations.turns import MatchingTurn, matching_turns
 from elwood.foundation.storage.journal import HistoryGone, JournalDamaged, read_since, segments
 from elwood.foundation.text.words import parse_query
 
-# Closed segments to read of one log, 512 kB each; seconds after which no further log is opened.
-MAX_SEGMENTS, PATIENCE = 200, 20.0
+# Closed segments to read of one log, 128 kB each; seconds after which no further log is opened.
+MAX_SEGMENTS, PATIENCE = 800, 20.0
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):

@@ -428,6 +428,11 @@ class Journal(Generic[E, S]):
         return self._place.at
 
     @property
+    def size(self) -> int:
+        """The size of the newest file in bytes."""
+        return self._place.offset
+
+    @property
     def head(self) -> str:
         """The digest of the newest line; empty if there is none."""
         return self._place.head

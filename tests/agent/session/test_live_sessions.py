@@ -1,13 +1,15 @@
-"""Marks of the sessions to wake at the next start: one sync for many, one each on a full disk."""
+"""The sessions in memory: their marks for the next start, and which of them leave it first."""
 
 import errno
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import trio
 
-from elwood.agent.session.live import LiveSessions
+from elwood.agent.session.live import MAX_IDLE, LiveSessions
+from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk, DiskFull
 
@@ -60,3 +62,26 @@ async def test_a_marked_session_needs_no_space(live: LiveSessions, calls: Counti
     calls.is_full = False
     await live.mark("new")
     assert await live.list_marked() == ["new", "old"]
+
+
+@pytest.mark.parametrize(("size", "most", "left"), [(1, 3, 3), (MAX_IDLE // 4, 100, 4)])
+async def test_the_longest_idle_sessions_leave_the_memory(
+    live: LiveSessions, size: int, most: int, left: int
+) -> None:
+    waits = [trio.CancelScope() for _ in range(10)]
+    with ExitStack() as waiting:
+        for number, wait in enumerate(waits):
+            live.publish(f"s{number}", Session())
+            waiting.enter_context(live.register_waiting(f"s{number}", wait, size, most))
+        assert [wait.cancel_called for wait in waits] == [True] * (10 - left) + [False] * left
+
+
+async def test_a_large_session_waits_alone(live: LiveSessions) -> None:
+    first, second = trio.CancelScope(), trio.CancelScope()
+    for name in ("first", "second"):
+        live.publish(name, Session())
+    with live.register_waiting("first", first, 2 * MAX_IDLE, 100):
+        assert not first.cancel_called
+        with live.register_waiting("second", second, 1, 100):
+            assert first.cancel_called
+            assert not second.cancel_called

@@ -74,6 +74,11 @@ class SessionLog:
         """When the newest entry was written, Unix time."""
         return self._journal.last
 
+    @property
+    def size(self) -> int:
+        """The size of the newest file in bytes."""
+        return self._journal.size
+
     async def look_since(
         self, since: float, read: Callable[[Session, Iterator[tuple[int, float, Entry]]], T]
     ) -> T:
