@@ -33,13 +33,9 @@ LEVELS: dict[str, int] = {
     "tests": 28,
     "tests/agent/models": 46,
     "tests/app": 38,
-    "tests/features/backup": 80,
+    "tests/features/backup": 60,
     "tests/features/daily_notes": 30,
-    "tests/features/files": 40,
-    "tests/features/mcp": 31,
-    "tests/features/tasks": 36,
-    "tests/features/telegram": 47,
-    "tests/journeys": 39,
+    "tests/features/telegram": 29,
 }
 
 

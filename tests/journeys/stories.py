@@ -431,7 +431,7 @@ OF_TALK = {
     "back and forth": tell_story(
         "one", "call act x", "two", "/undo", "/retry", "/resume", "last", asks=False
     ),
-    "many at once": tell_story("call act soon a, act soon b, act soon c"),
+    "many together": tell_story("call act soon a, act soon b, act soon c"),
     "within a call": tell_story(
         "call chain soon a", "call chain no b", "pause 10", "and?", nests=True
     ),

@@ -390,7 +390,7 @@ async def test_a_page_cannot_send_data_without_the_owners_yes(
             await life.wait_until_idle()
             assert (wire.mailed, wire.sent) == ([], [])
             await life.say("and again")
-            assert (wire.mailed, wire.sent) == ([], [])  # nobody answered
+            assert (wire.mailed, wire.sent) == ([], [])  # no answer
             await press(h, life, questions(h)[2], "o")
             await life.until(lambda: wire.mailed)
             await trio.sleep(LATE)

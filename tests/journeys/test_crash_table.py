@@ -51,7 +51,7 @@ ELSEWHERE = {
     "CP-01": "features/telegram/test_intake.py: an update is confirmed after it is accepted",
     "CP-08": "agent/models/test_llm_failures.py: LLM-10, a stream that was cut is no response",
     "CP-12": "test_kill_steps.py: in time, and late; agent/approvals: after each entry",
-    "CP-18": "test_kill_steps.py: many at once",
+    "CP-18": "test_kill_steps.py: many together",
     "CP-21": "test_kill_steps.py: after a message was sent; features/telegram/test_failures.py",
     "CP-24": "test_making_room.py: a compaction; foundation/storage/test_crashes.py: a closed log",
     "CP-25": "test_making_room.py; foundation/storage/test_crashes.py: a replaced file",
@@ -100,7 +100,7 @@ CUT_OFF = f"{HEAD}\n? act boldly (cut off: it may have done part of its work; I 
 KILLS = {
     "CP-02 not written: it comes again": ("hello", "before write received", 0, [HELLO], 1, ""),
     "CP-03 torn: it is cut and kept": ("hello", "torn write received", 0, [HELLO], 1, ""),
-    "CP-04 comes again: it is known": ("hello", "after sync received", 0, [HELLO], 1, ""),
+    "CP-04 comes again: already accepted": ("hello", "after sync received", 0, [HELLO], 1, ""),
     "CP-09 no response": ("call act boldly", "before write said", 0, [ACTED], 3, "ok"),
     "CP-10 calls in the log": ("call act boldly", "after sync said", 0, [ACTED], 2, "ok"),
     "CP-16 no result": ("call act boldly", "before write ended", 1, [CUT_OFF], 2, "unknown"),

@@ -156,7 +156,7 @@ async def test_a_signal_stops_a_turn_of_the_running_elwood(tmp_path: Path) -> No
         await t.stop()
         await t.start()
         assert await run_command(t, b"say m0002", "once", "-") == (0, "Heard m0002.\n", "")
-        assert t.asked == asked + 1, "nothing was asked again"
+        assert t.asked == asked + 1, "a request was repeated"
         await t.stop()
 
 

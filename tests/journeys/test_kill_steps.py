@@ -192,7 +192,7 @@ def test_each_story_contains_its_events(tmp_path: Path) -> None:
         "strangers' words": (["source", "once"], ["ok", "ok"]),
         "left open": ([], ["waiting"]),
         "back and forth": ([], ["ok"]),
-        "many at once": (["once", "once", "once"], ["ok", "ok", "ok"]),
+        "many together": (["once", "once", "once"], ["ok", "ok", "ok"]),
         "within a call": (["once", "denied"], ["ok", "denied"]),
         "within a call, too late": ([], ["denied"]),
         "stopped within a call": (["once"], ["unknown"]),

@@ -112,7 +112,7 @@ async def test_forgetting_asks_first_and_keeps_only_the_logs(h: Home) -> None:
     [ended] = [e for e in h.entries() if isinstance(e, CallEnded) and e.tool[0] == "f"]
     assert "logs of past conversations still contain it" in ended.text
     [day] = (h.folder / "workspace" / "threads" / "daily").glob("*.md")
-    assert day.read_text().count("(forgotten)") == 2, "of what saved it, and of what forgot it"
+    assert day.read_text().count("(forgotten)") == 2, "the saving turn and the forgetting turn"
     assert "sister" not in day.read_text()
 
 

@@ -49,7 +49,7 @@ async def test_a_picture_is_sent_unchanged_until_there_are_many(h: Home) -> None
         path = "received/tg-1001/"
         assert f"[picture {path}" in text["text"]
         assert text["text"].endswith("-u2.jpg, 10 bytes]\nWhat is this?")
-        assert h.fold().taint.label.untrusted, "anybody may have drawn what is on it"
+        assert h.fold().taint.label.untrusted, "anyone may have drawn it"
         assert h.fold().tokens > 2000
         life.kill()
     async with h.life() as life:

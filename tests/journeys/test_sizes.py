@@ -86,9 +86,9 @@ async def test_ten_thousand_reminders_use_no_more_space_than_a_thousand(h: Home)
         await write_entries(session, log, reminder_entries),
     ]
     for sizes in memory:
-        assert max(sizes) < 1.1 * sizes[0] + 1_000, "what is held in memory"
+        assert max(sizes) < 1.1 * sizes[0] + 1_000, "the state in memory"
     for path in (timetable, session):
-        assert path.stat().st_size < 1 << 20, "what is read at a start"
+        assert path.stat().st_size < 1 << 20, "the bytes read at a start"
         assert len(segments(path)) > 3
     async with h.life() as life:
         await trio.sleep(1)

@@ -191,7 +191,7 @@ async def test_a_telegram_conversation_continues_at_the_terminal(h: Home) -> Non
                 came = await one.until(IDLE)
                 assert heard(came) == [("you (telegram)", "call act quickly")]
                 assert [text.partition("\n")[0] for text in texts(came)] == [DONE]
-        assert len(h.texts()) == 2, "and what was said at the desk was answered there"
+        assert len(h.texts()) == 2, "the terminal got its own answer"
 
 
 async def test_an_approval_is_asked_at_each_new_terminal(h: Home) -> None:

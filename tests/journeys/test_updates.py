@@ -129,7 +129,7 @@ async def test_changes_are_announced_once_and_the_prefix_stays(h: Home) -> None:
     assert first.endswith(". The owner's time zone: Europe/Berlin.]")
     assert "found there: git, pandoc; not found: python3, " in second
     assert are_prefixes(fake.bodies)
-    assert estimate(first) < 100, "what a plain first turn costs more"
+    assert estimate(first) < 100, "the extra cost of a plain first turn"
     sources = {one.text.split()[0]: one.source for one in h.entries() if isinstance(one, Reminded)}
     assert sources == {
         "[waiting": "your waiting calls",

@@ -108,7 +108,7 @@ async def set_clock(world: World, house: House) -> None:
 
 
 async def do(verb: Verb, id_: str, world: World, house: House) -> None:
-    """Change a task as people do; one that rests after a clock change runs when it is resumed."""
+    """Change a task as people do; a task resting after a clock change runs when it is resumed."""
     if verb != "resume" or await house.is_paused(id_):
         await house.change(id_, verb)
 

@@ -226,7 +226,7 @@ async def test_a_plan_names_the_owner_of_the_file(
     assert path in plans[0].subject
     (root.path / path).write_text("has changed since")
     again = await writer.plan_write(WriteText(path, "new"), context)
-    assert again.facts != plans[0].facts, "so that the owner is asked anew"
+    assert again.facts != plans[0].facts, "so the owner gets a new question"
 
 
 async def test_a_plan_shows_the_changed_lines(root: Root) -> None:

@@ -49,7 +49,7 @@ async def test_usable_skills_are_listed_without_their_bodies(tmp_path: Path) -> 
     assert "Body." not in first
     assert "lost" not in first
     put(tmp_path / "skills/pdf", "Other instructions, the same description.")
-    assert await listed.text(BUDGET) == first, "what the model sees did not change"
+    assert await listed.text(BUDGET) == first, "the prompt did not change"
 
 
 async def test_always_skills_are_in_it_unless_they_are_too_long(tmp_path: Path) -> None:

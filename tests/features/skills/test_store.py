@@ -191,7 +191,7 @@ def test_an_installed_skill_is_private_to_its_owner(work: Path) -> None:
     assert (folder / "SKILL.md").stat().st_mode & 0o777 == 0o600
     assert read_installed(folder) == Installed(SOURCE[0], made.digest, SOURCE[1])
     assert names(look(work)) == ["pdf"]
-    assert os.listdir(work / "skills") == ["pdf"], "what a crash left is swept"
+    assert os.listdir(work / "skills") == ["pdf"], "leftovers of a crash are deleted"
     assert build_candidate(read_tree(Root(work), "skills/pdf"), *SOURCE) == made
 
 

@@ -168,7 +168,7 @@ class Neighbours:
                 case MovedGroups():
                     mail.reply.set(dict(self.moved))
                 case ApprovePairing():
-                    raise AssertionError("Intake pairs nobody")
+                    raise AssertionError("Intake does not pair")
             self._stir()
 
     async def be_outbox(self, mailbox: Mailbox[OutboxMail]) -> None:

@@ -100,7 +100,7 @@ async def test_an_unaccepted_update_is_not_confirmed_and_handed_on_once(
         assert await telegram.bring(stuck) == 200
         assert await telegram.bring(other) == 200
         asked = len(house.inbound)
-        assert await telegram.bring(stuck) == 200  # the session drops what it has
+        assert await telegram.bring(stuck) == 200  # the session drops the repeat
         assert len(house.inbound) == asked + 1
 
 

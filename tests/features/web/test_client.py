@@ -16,7 +16,7 @@ from elwood.foundation.net.egress import WebFailed, is_reachable
 from elwood.foundation.net.settings import EgressRules
 from tests.fake_http import Reply, Request, connection, port_of, resolving
 
-# Two addresses of this machine: one stands in for the internet, one for the internal network.
+# Two addresses of this machine: one simulates the internet, one the internal network.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
 Answer = Callable[[Request], Awaitable[Reply]]
 
