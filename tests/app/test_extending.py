@@ -252,7 +252,7 @@ from tests.model_roles import asking
 
 async def main(house, state, runtime):
     assert Path(elwood.__file__).is_relative_to(house)
-    config = Config.holding(
+    config = Config.from_values(
         Paths(state=state, workspace=state / "workspace", runtime=runtime),
         Providers({"offline": ProviderSettings(api="offline")}),
         asking("offline/m", "offline/m"),

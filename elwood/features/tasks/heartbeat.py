@@ -69,7 +69,7 @@ def parse_checklist(config: Config, written: Written) -> Checklist:
     r"""Parse HEARTBEAT.md.
 
     >>> text = "- Is the oven off?\n## Mail\nCadence: often\nPrompt: Look."
-    >>> found = read(Config.holding(), Written(text))
+    >>> found = parse_checklist(Config.from_values(), Written(text))
     >>> [(task.id, task.when, task.watch) for task in found.tasks]
     [('heartbeat', Every(seconds=1800.0, start=0.0), None)]
     >>> found.problems[0][:66]

@@ -354,8 +354,8 @@ def test_a_link_to_a_file_is_not_followed(tmp_path: Path) -> None:
 OTHER = """
 import sys, time
 from pathlib import Path
-from elwood.foundation.storage.disk import holding
-with holding(Path(sys.argv[1])):
+from elwood.foundation.storage.disk import lock_state
+with lock_state(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
