@@ -7,6 +7,7 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    CallReported,
     DecideRequest,
     ListApprovals,
     LookUpDecision,
@@ -75,6 +76,8 @@ class Approver:
                 case DecideRequest() | ListApprovals() | RevokePermission():
                     self.typed.append(mail)
                     mail.reply.set(CommandResult("So be it.", ok=True))
+                case CallReported():
+                    pass
                 case _:
                     raise AssertionError(f"sessions do not send {mail}")
 
