@@ -97,7 +97,8 @@ def _ask_time_zone(config: Config) -> Answers:
     zones = available_timezones()
     guess = next(one for one in (os.environ.get("TZ", "").lstrip(":"), here, "UTC") if one in zones)
     pattern = "|".join(map(re.escape, zones))
-    return {("owner", "timezone"): ask("\nYour time zone, such as Europe/Berlin?", guess, pattern)}
+    form = "Write a time zone as Continent/City, such as Europe/Berlin."
+    return {("owner", "timezone"): ask("\nYour time zone?", guess, pattern, form)}
 
 
 def _write_all(path: Path, answers: Answers) -> list[Path]:

@@ -235,10 +235,18 @@ def is_wanted(question: str) -> bool:
     return ask(f"{question} [y/N]").lower() in ("y", "yes")
 
 
-def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = False) -> str:
+def ask(
+    question: str,
+    usual: str = "",
+    wanted: str = ".*",
+    form: str = "An answer is text without control characters.",
+    *,
+    unseen: bool = False,
+) -> str:
     """Ask on the terminal until the answer matches *wanted*; Enter alone means *usual*.
 
-    With *unseen* the terminal does not echo the answer.  Ctrl-D raises EOFError.
+    *form* describes the valid answers in a sentence, for after a wrong one.  With *unseen* the
+    terminal does not echo the answer.  Ctrl-D raises EOFError.
     """
     import re
     from getpass import getpass
@@ -252,4 +260,4 @@ def ask(question: str, usual: str = "", wanted: str = ".*", *, unseen: bool = Fa
             continue
         if answer.isprintable() and re.fullmatch(wanted, answer):
             return answer
-        print("  That does not look right. Please try again:")
+        print(f"  {form} Please try again.")

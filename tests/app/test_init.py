@@ -20,7 +20,7 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Answers
 from tests.app.test_cli import elwood, write_config
 from tests.fake_http import serving
-from tests.fake_models import FakeModels, Say
+from tests.fake_models import Error, FakeModels, Say
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 from tests.journeys.service import KEPT, KEY, PATIENCE, ROOT
 
@@ -94,6 +94,8 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
             tmp_path,
             [
                 ("Which one? [offline]", "anthropics"),
+                ("Write anthropic, ", lambda: None),
+                ("or an address that begins with https:// or http://. Please", lambda: None),
                 ("Which one? [offline]", "anthropic"),
                 ("API key", f"not-{KEY}"),
                 ("model? [claude-sonnet-5-5]", ""),
@@ -110,9 +112,11 @@ async def test_from_the_key_to_the_owner(tmp_path: Path) -> None:
                 ("..", lambda: telegram.say("/start")),
                 ("Is that you? [y/N]", "y"),
                 ("When", "25:00"),
+                ("Write a time from 0:00 to 23:59, or press Enter.", lambda: None),
                 ("When", "7:30"),
                 ("Your time zone", "Berlin"),
-                ("Your time zone, such as Europe/Berlin? [Europe/Berlin]", ""),
+                ("Write a time zone as Continent/City", lambda: None),
+                ("Your time zone? [Europe/Berlin]", ""),
             ],
             **environ,
         )
@@ -185,6 +189,30 @@ async def test_a_model_without_tools_is_reported_before_the_choice(tmp_path: Pat
         ("a and Enter to try again:", CTRL_C),
     ]
     code, _ = await run_init(tmp_path, steps)
+    assert code == 130
+
+
+async def test_the_usual_model_is_offered_again_after_a_wrong_name(tmp_path: Path) -> None:
+    script = [Error(404, "not_found_error", "model: claude-sonet"), Error(401, "auth_error", "no")]
+    models = FakeModels([*script, Say("Hello.")])
+    async with serving(models.answer) as url:
+        steps: Sequence[Step] = [
+            ("Which one?", "anthropic"),
+            ("API key", KEY),
+            ("model? [claude-sonnet-5-5]", "claude-sonet"),
+            ("does not have this model", lambda: None),
+            ("to try again:", "again"),
+            ("Press Enter, or type a.", lambda: None),
+            ("to try again:", "a"),
+            ("API key", ""),
+            ("model? [claude-sonnet-5-5]", "claude-opus-5-5"),  # not the key's model
+            ("does not accept the API key", lambda: None),
+            ("to try again:", "a"),
+            ("API key", ""),
+            ("model? [claude-opus-5-5]", ""),
+            ("The model answers: Hello.", CTRL_C),
+        ]
+        code, _ = await run_init(tmp_path, steps, ELWOOD__PROVIDERS__ANTHROPIC__BASE_URL=url)
     assert code == 130
 
 

@@ -18,7 +18,7 @@ from elwood.agent.models.client import HttpProvider, ModelFailure, ModelRequest
 from elwood.agent.models.ledger import day_of, price_of
 from elwood.agent.models.lifecycle import RECOMMENDED, find_doubt
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import describe, split_name
+from elwood.agent.models.routing import Fault, describe, split_name
 from elwood.agent.models.settings import (
     MAX_TOKENS,
     Limits,
@@ -185,7 +185,8 @@ def set_up(config: Config) -> Answers:
     print("(no AI: eight fixed commands), or the address of an OpenAI-compatible service.")
     services, answers = config.get(Providers).by_name, Answers()
     usual = "anthropic" if services["anthropic"].key else "offline"
-    name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+")
+    form = f"Write {', '.join(services)}, or an address that begins with https:// or http://."
+    name = ask("Which one?", usual, rf"{'|'.join(services)}|https?://[^\s?#@\[\]]+", form)
     if name == "offline":
         return _build_role_answers("offline/rules", "offline/rules")
     provider = services.get(name)
@@ -193,24 +194,27 @@ def set_up(config: Config) -> Answers:
         provider = ProviderSettings(api="openai", base_url=name)
         name, where = "custom", ("providers", "custom")
         answers = {(*where, "api"): "openai", (*where, "base_url"): provider.base_url}
-    (model, cheap), again = USUAL.get(name, ("default", "")), "a"
+    (usual, cheap), again = USUAL.get(name, ("default", "")), "a"
     while again:
         question = (
             f"API key, hidden (Enter: {'keep the current key' if provider.key else 'no key'}):"
         )
-        if name != "ollama" and (typed := ask(question, wanted="[!-~]*", unseen=True)):
+        form = "A key has letters, digits and signs, without spaces."
+        if name != "ollama" and (typed := ask(question, "", "[!-~]*", form, unseen=True)):
             provider = attrs.evolve(provider, key=Secret(typed))
             answers["providers", name, "key"] = provider.key
-        model = ask("Which model?", model)
+        model = ask("Which model?", usual)
         doubt = find_doubt(f"{name}/{model}", provider.base_url, day_of(time.time(), "UTC"))
         if doubt is not None:
             why = f"{doubt.what[0].upper()}{doubt.what[1:]}; {doubt.remedy}."
         else:
             print("  Testing the model …", flush=True)
-            why = trio.run(_say_hello, name, provider, model)
-        again = why and ask(
-            f"  {why}\n  Press Enter to keep it anyway, or a and Enter to try again:", wanted="a?"
-        )
+            fault = trio.run(_say_hello, name, provider, model)
+            why = describe(f"{name}/{model}", fault) if fault else ""
+            if fault and fault.kind != "no_model":
+                usual = model  # the name is not the mistake
+        question = f"  {why}\n  Press Enter to keep it anyway, or a and Enter to try again:"
+        again = why and ask(question, "", "a?", "Press Enter, or type a.")
     return answers | _build_role_answers(f"{name}/{model}", f"{name}/{cheap or model}")
 
 
@@ -219,7 +223,7 @@ def _build_role_answers(default: str, cheap: str) -> Answers:
     return {("models", "roles", role, "model"): model for role, model in models.items()}
 
 
-async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
+async def _say_hello(name: str, settings: ProviderSettings, model: str) -> Fault | None:
     """Print the model's reply, or return why there is none."""
     hello = (Human("Say hello in at most five words."),)
     most = MAX_TOKENS  # the same as in real requests
@@ -229,6 +233,6 @@ async def _say_hello(name: str, settings: ProviderSettings, model: str) -> str:
         try:
             completion = await provider.complete(request, lambda text: None)
         except ModelFailure as error:
-            return describe(f"{name}/{model}", error.fault)
+            return error.fault
     print(f"  The model answers: {clip(completion.message.text.strip(), 60)}")
-    return ""
+    return None

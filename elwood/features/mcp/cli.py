@@ -4,12 +4,13 @@ import logging
 import math
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from functools import partial
 
 import trio
 
 from elwood.features.mcp.login import MAX_ANSWER, PORT, Redirect, parse_redirect
-from elwood.features.mcp.messages import NotConnected, ServerRefused, error_text
+from elwood.features.mcp.messages import ServerRefused, error_text
 from elwood.features.mcp.parts import MISSING, http_client
 from elwood.features.mcp.settings import McpServers, ServerSettings
 from elwood.features.mcp.store import LoginStore
@@ -17,8 +18,8 @@ from elwood.foundation.command_line import OK, CliFailure
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.text.characters import escape_invisible
 
-# Seconds for a person to log in.
-PATIENCE = 600.0
+# Seconds for a person to log in, and for one visit of the page after it.
+PATIENCE, VISIT = 600.0, 5.0
 PAGE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\nClose this page."
 
 
@@ -43,7 +44,20 @@ def log_in(config: Config, given: Namespace) -> int:
 async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
     from elwood.features.mcp import client
 
-    auth = client.oauth(settings, store, show=_show_login_page, answer=_wait_for_redirect)
+    state: str | None = None
+
+    async def show(url: str) -> None:
+        nonlocal state
+        state = parse_redirect(url).state
+        await _show_login_page(url)
+
+    try:  # before the page is shown: the browser may be fast
+        [listener] = await trio.open_tcp_listeners(PORT, host="127.0.0.1")
+    except OSError as error:
+        raise CliFailure(f"not logged in: port {PORT} is in use: {error.strerror}") from error
+    auth = client.oauth(
+        settings, store, show=show, answer=lambda: _wait_for_redirect(listener, state)
+    )
     transport = client.remote(
         settings.url, settings.transport, lambda: http_client(settings, lambda status: None, auth)
     )
@@ -55,9 +69,12 @@ async def _log_in(settings: ServerSettings, store: LoginStore) -> int:
     count, failed = 0, ""
     try:
         with trio.fail_after(PATIENCE):
-            async with client.connect(
-                transport, legacy=False, within=math.inf, changed=lambda: None, elicit=elicit
-            ) as connection:
+            async with (
+                listener,
+                client.connect(
+                    transport, legacy=False, within=math.inf, changed=lambda: None, elicit=elicit
+                ) as connection,
+            ):
                 count = len(await connection.list_tools())
     except* Exception as group:  # the SDK raises groups
         failed = error_text(group)
@@ -70,25 +87,32 @@ async def _show_login_page(url: str) -> None:
     await trio.lowlevel.checkpoint()
     print(f"Open this page in a browser, and log in:\n\n{escape_invisible(url)}\n")
     print(
-        "If the browser runs on another machine, paste the final address from its address bar here."
+        "If the browser runs on another machine, paste the final address from its address bar "
+        "here.",
+        flush=True,  # a program that reads this from a pipe may open the page
     )
 
 
-async def _wait_for_redirect() -> Redirect:
-    """Wait for the browser's redirect or a pasted address, whichever comes first."""
+async def _wait_for_redirect(listener: trio.SocketListener, state: str | None) -> Redirect:
+    """Wait for the redirect of the login *state*, by the browser or as a pasted address.
+
+    Other visits and addresses are ignored.
+    """
     results: list[Redirect] = []
     async with trio.open_nursery() as nursery:
 
         def accept(text: str) -> None:
             answer = parse_redirect(text)
-            if answer.code or answer.error:
+            if answer.state == state and (answer.code or answer.error):
                 results.append(answer)
                 nursery.cancel_scope.cancel()
 
         async def serve_redirect(stream: trio.SocketStream) -> None:
+            line: list[str] = []
             async with stream:
-                line = (await stream.receive_some(MAX_ANSWER)).decode("latin-1").split(" ")
-                await stream.send_all(PAGE)
+                with suppress(trio.BrokenResourceError), trio.move_on_after(VISIT):
+                    line = (await stream.receive_some(MAX_ANSWER)).decode("latin-1").split(" ")
+                    await stream.send_all(PAGE)
             if len(line) > 1 and line[1].startswith("/callback?"):
                 accept(line[1])
 
@@ -96,10 +120,7 @@ async def _wait_for_redirect() -> Redirect:
             while line := await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
                 accept(line)
 
-        try:
-            await nursery.start(partial(trio.serve_tcp, serve_redirect, PORT, host="127.0.0.1"))
-        except OSError as error:
-            raise NotConnected(f"port {PORT} is in use: {error.strerror}") from error
+        nursery.start_soon(trio.serve_listeners, serve_redirect, [listener])
         nursery.start_soon(read_pasted)
     if results[0].error:
         raise ServerRefused(f"the login was refused: {results[0].error}")

@@ -376,7 +376,10 @@ def set_up(config: Config) -> Answers:
     """Offer a first task."""
     print("\nFirst task: a daily summary of your plans, written by the model.")
     clock = ask(
-        "When, for example 7:30? Press Enter to skip.", "", "(([01]?[0-9]|2[0-3]):([0-5][0-9]))?"
+        "When, for example 7:30? Press Enter to skip.",
+        "",
+        "(([01]?[0-9]|2[0-3]):([0-5][0-9]))?",
+        "Write a time from 0:00 to 23:59, or press Enter.",
     )
     hour, _, minute = clock.partition(":")
     task = {"title": "Plan for today", "when": f"{minute} {hour} * * *", "prompt": MORNING}

@@ -132,7 +132,8 @@ def set_up(config: Config) -> Answers:
 async def _set_up(settings: TelegramSettings) -> Answers:
     answers, question = Answers(), "The bot's token, not shown while you type (Enter: no Telegram):"
     async with aclosing(Client(connections=1)) as client:
-        while typed := ask(question, wanted=f"({TOKEN})?", unseen=True):
+        form = "A token has digits, a colon, and at least ten letters or digits."
+        while typed := ask(question, "", f"({TOKEN})?", form, unseen=True):
             answers["telegram", "token"] = token = Secret(typed)
             bot = Bot(attrs.evolve(settings, token=token), client)
             try:

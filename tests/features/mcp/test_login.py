@@ -1,8 +1,11 @@
 """Log in to a remote server: with a browser, stored privately, refreshed, bound to one address."""
 
-import io
 import json
+import socket
 import stat
+import struct
+import subprocess
+import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +27,7 @@ from tests.fake_http import Reply, Request, json_reply, serving
 from tests.features.mcp.fake_server import FakeServer
 from tests.features.mcp.house import living
 from tests.features.mcp.test_remote import remote
+from tests.journeys.service import PATIENCE, ROOT
 
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 
@@ -113,19 +117,54 @@ async def guarded() -> AsyncIterator[Guarded]:
         yield made
 
 
-async def browse(capsys: pytest.CaptureFixture[str]) -> None:
-    """Open the printed page, and follow its redirects."""
-    said = ""
-    while "/authorize?" not in said:
-        said += capsys.readouterr().out
-        await trio.sleep(0.01)
-    [url] = [word for word in said.split() if "/authorize?" in word]
+async def browse(url: str) -> None:
+    """Visit the address of the redirect as others may, then open *url* and follow its redirect."""
     client = Client()
     answer = await client.get(url, read_timeout=5)
-    where = urlsplit(answer.headers["location"])
+    back = answer.headers["location"]
+    where = urlsplit(back)
     assert (where.hostname, where.path) == ("127.0.0.1", "/callback")
-    assert (await client.get(answer.headers["location"], read_timeout=5)).status == 200
+    assert where.port is not None
+    for stray in ("error=access_denied", "code=c-2&state=other", "error=server_error&state="):
+        address = f"http://127.0.0.1:{where.port}/callback?{stray}"
+        assert (await client.get(address, read_timeout=5)).status == 200
+    for _ in range(3):  # a scanner closes without reading
+        stream = await trio.open_tcp_stream("127.0.0.1", where.port)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
+        await stream.aclose()
+    assert (await client.get(back, read_timeout=5)).status == 200
     await client.aclose()
+
+
+def write_config(folder: Path, url: str) -> Path:
+    config = folder / "config.toml"
+    lines = ["[mcp_servers.far]", f'url = "{url}/mcp"', 'auth = "oauth"', "local = true", "[paths]"]
+    lines += (f'{name} = "{folder / name}"' for name in ("state", "runtime"))
+    config.write_text("\n".join(lines))
+    return config
+
+
+async def log_in_with_browser(config: Path) -> str:
+    """Run `elwood auth mcp far` at a pipe, and log in; return its output."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "elwood", "--config", str(config), "auth", "mcp", "far"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    said = ""
+    try:
+        with trio.fail_after(PATIENCE):
+            async for data in process.stdout:
+                seen, said = said, said + data.decode()
+                if "/authorize?" in said and "/authorize?" not in seen:
+                    await browse(next(word for word in said.split() if "/authorize?" in word))
+            assert await process.wait() == 0
+    finally:
+        process.kill()
+    return said
 
 
 async def log_in(config: Config) -> None:
@@ -134,22 +173,15 @@ async def log_in(config: Config) -> None:
     await trio.to_thread.run_sync(partial(cli.log_in, config, Namespace(name="far")))
 
 
-async def test_a_login_is_stored_used_and_refreshed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO())  # no pasted address
+async def test_a_login_is_stored_used_and_refreshed(tmp_path: Path) -> None:
     async with guarded() as server:
         settings = remote(f"{server.url}/mcp", auth="oauth")
         # Without a login the error names the command.
         async with living(tmp_path, far=settings) as house:
             said = await house.until("/mcp show far", "retrying")
             assert "login required" in said
-        paths = Paths(state=tmp_path / "state", workspace=tmp_path, runtime=tmp_path)
-        config = Config.from_values(paths, McpServers({"far": settings}))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(browse, capsys)
-            await log_in(config)
-        assert "Logged in; far offers 2 tools." in capsys.readouterr().out
+        said = await log_in_with_browser(write_config(tmp_path, server.url))
+        assert "Logged in; far offers 2 tools." in said
         store = LoginStore(tmp_path / "state", "far")
         assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
         async with living(tmp_path, far=settings) as house:
@@ -168,9 +200,7 @@ async def test_a_login_is_stored_used_and_refreshed(
         assert store.read(f"{server.url}/other").tokens is None
 
 
-async def test_mcp_31_a_login_is_bound_to_its_issuer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_mcp_31_a_login_is_bound_to_its_issuer(tmp_path: Path) -> None:
     async with guarded() as server:
         server.issuer = "https://elsewhere.example"
         settings = remote(f"{server.url}/mcp", auth="oauth")
