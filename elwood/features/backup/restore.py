@@ -9,6 +9,7 @@ The state folder itself stays, with its lock and the backups: it may be a mount,
 not be ours.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -159,7 +160,7 @@ def _apply_move(move: Move) -> None:
     if os.path.lexists(target):
         aside = _unused_path(Path(os.fsdecode(move.aside)))
         aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.rename(target, aside)
+        _move_aside(target, aside)
         sync_folder(aside.parent)
         sync_folder(target.parent)
     if staged is not None:
@@ -167,6 +168,29 @@ def _apply_move(move: Move) -> None:
         os.rename(staged, target)
         sync_folder(target.parent)
         sync_folder(staged.parent)
+
+
+def _move_aside(target: Path, aside: Path) -> None:
+    """Rename *target*, or copy it if it is a folder in the lower layer of an overlay."""
+    try:
+        os.rename(target, aside)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = aside.with_name(f".{aside.name}.copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(target, copy, symlinks=True, ignore=_list_special)
+        _sync_folder(copy)
+        os.rename(copy, aside)
+        sync_folder(aside.parent)
+        shutil.rmtree(target)
+
+
+def _list_special(folder: str, names: list[str]) -> list[str]:
+    """List the sockets, pipes and devices among *names*: a copy of them has no use."""
+    modes = {name: os.lstat(f"{folder}/{name}").st_mode for name in names}
+    kinds = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
+    return [name for name, mode in modes.items() if not any(one(mode) for one in kinds)]
 
 
 def _unused_path(path: Path) -> Path:
@@ -242,13 +266,26 @@ def _plan_moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
 
 
 def _make_move(target: Path, aside: Path, staged: Path | None) -> Move:
-    if os.path.ismount(target):
+    if os.path.lexists(target) and _read_mount(target) != _read_mount(target.parent):
         raise BackupFailed(
             f"{target} is a mount point and cannot be moved aside: set paths.workspace to a folder "
             "that is not a mount point"
         )
     new = None if staged is None else os.fsencode(staged)
     return Move(os.fsencode(target), os.fsencode(aside), new)
+
+
+def _read_mount(path: Path) -> str:
+    """Return the id of the mount that *path* is on.
+
+    Devices do not tell: a file on an overlay may have another device than its folder.
+    """
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        lines = Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines()
+    finally:
+        os.close(fd)
+    return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def _mark_all(new: Path) -> None:

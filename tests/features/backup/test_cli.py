@@ -1,6 +1,9 @@
 """`elwood backup`: create, list and restore backups from a shell."""
 
+import os
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from elwood.features.backup.store import take
 from elwood.foundation.storage.disk import lock_state
 from tests.app.test_cli import elwood, write_config
 from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
+from tests.journeys.service import ROOT
 
 
 @pytest.fixture
@@ -48,6 +52,37 @@ def test_a_round_trip(home: Path) -> None:
     [aside] = here.state.glob("before-restore-*")
     assert f"The previous files are in {aside}. " in done.stdout
     assert (aside / "memory" / "note.md").read_text() == "changed"
+
+
+# Mounts an overlay over the folder $1: files that change are on another file system than their
+# folder.  Then it runs the other words.
+OVERLAY = """
+mount -t tmpfs none "$2" && mkdir "$2/upper" "$2/work" && \\
+mount -t overlay -o "userxattr,lowerdir=$1,upperdir=$2/upper,workdir=$2/work" none "$1" || exit 99
+cd / && echo changed > "$1/state/memory/note.md" && shift 2 && exec "$@"
+"""
+
+
+def test_a_restore_on_an_overlay_of_two_file_systems(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert elwood(home, "backup", "now").returncode == 0
+    config = home / ".config" / "elwood" / "config.toml"
+    command = [sys.executable, "-m", "elwood", "--config", config, "backup", "restore", "1"]
+    again = f"{shlex.join(map(str, command))} --yes; cat {home}/state/memory/note.md"
+    isolated = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", OVERLAY, "sh"]
+    done = subprocess.run(
+        [*isolated, home, tmp_path_factory.mktemp("disk"), "sh", "-c", again],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)},
+    )
+    if done.returncode == 99 or "unshare" in done.stderr:
+        pytest.skip(f"an overlay cannot be mounted here: {done.stderr}")
+    assert done.stderr == ""
+    assert "Restored " in done.stdout
+    assert done.stdout.endswith("\nhello")
 
 
 def test_a_failed_restore_is_reported(home: Path) -> None:
