@@ -1,6 +1,5 @@
 """``elwood doctor``: check everything that Elwood needs, without changing anything."""
 
-import fcntl
 import os
 import shlex
 import stat
@@ -22,6 +21,7 @@ from elwood.foundation.runtime import in_thread
 from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined, open_beneath
+from elwood.foundation.storage.disk import find_running
 from elwood.foundation.storage.files import can_be_marked
 from elwood.foundation.storage.journal import JournalDamaged, verify
 from elwood.foundation.storage.version import refusal
@@ -239,20 +239,12 @@ def workspace(config: Config) -> Iterator[Finding]:
 def process(config: Config) -> Iterator[Finding]:
     """Check whether a process holds the state folder."""
     try:
-        descriptor = os.open(config.get(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        pid = find_running(config.get(Paths).state)
     except OSError:
         yield Finding("ok", "process", "Elwood has not run here yet")
-        return
-    try:
-        # A shared lock, for an instant, so that two doctors do not block each other.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
-        yield Finding("ok", "process", f"Elwood is running (process {pid})")
     else:
-        yield Finding("ok", "process", "Elwood is not running")
-    finally:
-        os.close(descriptor)
+        running = f"Elwood is running (process {pid or 'unknown'})"
+        yield Finding("ok", "process", "Elwood is not running" if pid is None else running)
 
 
 def records(config: Config) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ from elwood.foundation.checks import Check, CheckContext, Finding, build_unreach
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.disk import lock_state
 from tests.fake_http import Answer, Reply, Request, serving
 
 NOW = 1_795_300_000.0  # 2026-11-21
@@ -423,6 +424,29 @@ def test_a_running_elwood_is_detected(tmp_path: Path) -> None:
         assert findings_about("process", examine_machine(config)) == [
             ("ok", "Elwood is running (process 4711)", "")
         ]
+
+
+async def test_the_webhook_needs_https_and_a_free_port(tmp_path: Path) -> None:
+    async def find(more: str = "") -> list[str]:
+        text = f'telegram.owners = [1]\ntelegram.webhook_listen = "{place}"\n{more}'
+        # Such a token is not sent to Telegram.
+        config = load_text(tmp_path, text, ELWOOD_TELEGRAM_TOKEN="malformed")
+        found = findings_about("telegram", await check_machine(config, telegram.check))
+        return [what for _, what, _ in found if "token" not in what]
+
+    [taken] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with taken:
+        place = f"127.0.0.1:{taken.socket.getsockname()[1]}"
+        busy = f"Elwood cannot listen on {place}: Address already in use"
+        insecure = "telegram.webhook_url is not an https address, so Telegram does not use it"
+        url = 'telegram.webhook_url = "http://example.org"'
+        assert await find() == []
+        assert await find(url) == [insecure, busy]
+        assert await find(f'{url}\ntelegram.base_url = "http://localhost:8081"') == [busy]
+        (tmp_path / "state").mkdir()
+        with lock_state(tmp_path / "state"):  # Elwood runs, and listens there itself
+            assert await find(url.replace("http:", "https:")) == []
+    assert await find(url) == [insecure]
 
 
 def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:

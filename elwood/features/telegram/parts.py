@@ -1,5 +1,6 @@
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from urllib.parse import urlsplit
 
 import attrs
 import msgspec
@@ -22,7 +23,8 @@ from elwood.foundation.command_line import ask, is_wanted
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Answers, Config
+from elwood.foundation.settings import Answers, Config, Paths
+from elwood.foundation.storage.disk import find_running
 from elwood.foundation.text.lines import clip
 
 
@@ -75,6 +77,8 @@ async def build(core: Core, others: Gathered) -> Parts:
 
 # --- doctor ---------------------------------------------------------------------------------------
 
+# Host of the Bot API; another server may send updates to an http address.
+PUBLIC = "api.telegram.org"
 TOKEN = r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}"
 
 
@@ -91,10 +95,34 @@ async def check(context: CheckContext) -> list[Finding]:
     if not settings.owners:
         remedy = "add your user id to telegram.owners; only owners can answer questions"
         found.append(Finding("warning", "telegram", "the bot has no owner", remedy))
+    if settings.webhook_url:
+        found += await _check_webhook(context, settings)
     return [
         *found,
         await _check_bot(context, settings.token.reveal(), settings.base_url.rstrip("/")),
     ]
+
+
+async def _check_webhook(context: CheckContext, settings: TelegramSettings) -> list[Finding]:
+    """Check the address of the webhook, and whether Elwood can listen for it."""
+    found, place = list[Finding](), settings.webhook_listen
+    is_public = urlsplit(settings.base_url).hostname == PUBLIC
+    if is_public and not settings.webhook_url.startswith("https://"):
+        what = "telegram.webhook_url is not an https address, so Telegram does not use it"
+        remedy = f"write https://, and let your web server forward it to {place}"
+        found.append(Finding("problem", "telegram", what, remedy))
+    with suppress(OSError):  # Elwood has not run here
+        if find_running(context.config.get(Paths).state) is not None:
+            return found  # it listens there itself
+    host, _, port = place.rpartition(":")
+    try:
+        for listener in await trio.open_tcp_listeners(int(port), host=host.strip("[]")):
+            await listener.aclose()
+    except OSError as error:
+        what = f"Elwood cannot listen on {place}: {error.strerror or error}"
+        remedy = "stop the program that uses it, or change telegram.webhook_listen"
+        found.append(Finding("problem", "telegram", what, remedy))
+    return found
 
 
 async def _check_bot(context: CheckContext, token: str, base: str) -> Finding:

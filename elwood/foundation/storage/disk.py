@@ -453,6 +453,22 @@ def lock_state(folder: Path) -> Iterator[None]:
         os.close(fd)
 
 
+def find_running(folder: Path) -> int | None:
+    """Return the id of the process that uses the state folder *folder*, or None.
+
+    The id is 0 if that process has not written it yet. Raises OSError if no process has run there.
+    """
+    fd = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # A shared lock, for an instant, so that two readers do not block each other.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid(fd) or 0
+    finally:
+        os.close(fd)
+    return None
+
+
 def _pid(fd: int) -> int | None:
     text = os.read(fd, 20).strip()
     return int(text) if text.isdigit() else None

@@ -53,7 +53,7 @@ from elwood.foundation.runtime import (
     supervise,
 )
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.disk import DiskFull, Space
+from elwood.foundation.storage.disk import DiskFull, Space, lock_state
 from tests.foundation.net.test_systemd import Systemd
 from tests.foundation.runtime.scene import make_child
 
@@ -477,8 +477,10 @@ async def test_the_doctor_reads_health_json(tmp_path: Path) -> None:
     assert found(5.0) == []
     written = health_file(5.0, "stuck: disk full", {}, SEEN)
     (tmp_path / "health.json").write_bytes(msgspec.json.encode(written))
-    assert found(25.0) == [("warning", "health", "stuck: disk full, 20 s ago")]
-    assert found(905.0) == [("ok", "health", "stuck: disk full, 15 min ago")]
+    with lock_state(tmp_path):
+        assert found(25.0) == [("warning", "health", "stuck: disk full, 20 s ago")]
+        assert found(905.0) == [("warning", "health", "stuck: disk full, 15 min ago")]
+    assert found(905.0) == [("ok", "health", "not running since 1970-01-01 00:00 UTC")]
     [(level, subject, what), _] = found(905.0, disk_warning=1.0, disk_full=1.0)
     assert (level, subject) == ("problem", "disk")
     assert what.startswith("more than 1 % of the disk with the state folder is in use")
