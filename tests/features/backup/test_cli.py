@@ -44,7 +44,7 @@ def test_a_round_trip(home: Path) -> None:
     before = contents(here.state, is_kept)
     (here.state / "memory" / "note.md").write_text("changed")
     asked = elwood(home, "backup", "restore", "1")
-    assert (asked.returncode, "say --yes" in asked.stderr) == (1, True)
+    assert (asked.returncode, "use --yes" in asked.stderr) == (1, True)
     assert (here.state / "memory" / "note.md").read_text() == "changed"
     done = elwood(home, "backup", "restore", "1", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
@@ -115,7 +115,7 @@ def test_a_reset_moves_all_but_workspace_and_backups_aside(
     take(here, clock=lambda: NOW, keep=1)
     before, workspace = contents(here.state, is_kept), contents(here.workspace)
     code, said = reset()
-    assert (code, "say --yes" in said) == (1, True)
+    assert (code, "use --yes" in said) == (1, True)
     with lock_state(here.state):
         code, said = reset("--yes")
     assert (code, "already uses the state folder" in said) == (1, True)
