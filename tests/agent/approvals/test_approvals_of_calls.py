@@ -55,8 +55,8 @@ ELSEWHERE = {
     "AP-12": "gate and egress: redirects leave the approved host",
     "AP-13": "shell: which commands have a scope (test_scopes.py); others are exact (AP-14)",
     "AP-18": "gate: a decision comes from approvals only",
-    "AP-22": "gate: the model is told, and the same hash is not asked about again in the turn",
-    "AP-30": "each call is asked about and decided by itself",
+    "AP-22": "gate: the model learns the answer, and the turn does not repeat the question",
+    "AP-30": "each call has its own question and decision",
     "AP-26": "gate: the version of the policy is part of the plan",
 }
 CODE = CODES[0][-6:]
@@ -547,7 +547,7 @@ async def test_ap_25_night_questions_wait_for_the_morning(
         await ask.seek(ask_at_night(1))
         await ask.seek(ask_at_night(2))
         await ask.seek(question())
-        assert len(world.posts) == 1, "what the owner asks for at night is asked at night"
+        assert len(world.posts) == 1, "the owner's own request is posted at night"
         assert (await ask.rule(CODES[2][-6:], "denied")).ok
         if not restarts:
             await advance(world, 6 * HOURS + 61)
@@ -560,7 +560,9 @@ async def test_ap_25_night_questions_wait_for_the_morning(
     assert digest.count("make t1/c1") == digest.count("make t2/c1") == 1
     async with run_approvals(world, OWNER_ROUTE) as ask:
         await advance(world, HOURS - 120)
-        assert await ask.seek(ask_at_night(1)) == Pending(), "nothing is ever decided by itself"
+        assert await ask.seek(ask_at_night(1)) == Pending(), (
+            "no question is decided without a person"
+        )
         assert (await ask.rule(CODES[0][-6:], "once")).ok
         await advance(world, 120)
         assert await ask.seek(ask_at_night(2)) == Verdict("expired", "")
@@ -770,7 +772,7 @@ async def test_a_crash_after_any_entry_changes_nothing(world: World, tmp_path: P
 async def test_a_question_from_another_conversation_names_it_and_reports_its_result(
     world: World,
 ) -> None:
-    """The question about a group is asked, decided and reported in the owner's chat."""
+    """The owner's chat has the question about a group, its decision and its result."""
     group = Route("telegram", "-5", private=False)
     foreign = question(session="tg--5", route=group)
     topic = question(session="tg-1-7", call="t1/c2", route=Route("telegram", "1", "7"))
@@ -778,7 +780,7 @@ async def test_a_question_from_another_conversation_names_it_and_reports_its_res
         for asked in (foreign, topic):
             await ask.seek(asked)
         assert "asked for this in tg--5." in world.posts[0].part.text
-        assert "asked for this" not in world.posts[1].part.text, "it is asked in its topic"
+        assert "asked for this" not in world.posts[1].part.text, "the question is in its topic"
         codes = [one.code for one in world.entries() if isinstance(one, ApprovalRequested)]
         for code in codes:
             assert (await ask.rule(code, "once")).ok

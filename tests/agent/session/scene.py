@@ -218,7 +218,7 @@ class Process:
                 elif isinstance(message, MayAsk):
                     message.reply.set("")
                 elif isinstance(message, Embed):
-                    message.reply.set(EmbeddingFailed("nobody makes vectors here"))
+                    message.reply.set(EmbeddingFailed("there is no embedding model"))
                 else:
                     message.reply.set(self.world.spent)
 

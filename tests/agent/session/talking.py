@@ -41,7 +41,7 @@ async def _note(given: Named, context: ToolContext) -> str:
     await trio.lowlevel.checkpoint()
     if given.name == "nothing":
         raise ToolFailure("there is nothing to note")
-    return f"noted {given.name}: " + "a line of what was there\n" * 3
+    return f"noted {given.name}: " + "a line of the old text\n" * 3
 
 
 def _name(given: Named) -> str:
