@@ -68,10 +68,11 @@ from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.health")
 
-# Seconds that a turn may continue after SIGTERM; with more, systemd would kill us.
-LAST_TURN = 20.0
-# The same for child runs, which are stopped after that.
-LAST_CHILDREN = 5.0
+# Seconds that a turn may continue after SIGTERM.  A command that ignores SIGTERM needs two more;
+# the whole stop may take ten, because people and systemd wait for it.
+LAST_TURN = 7.0
+# The same for child runs, which are stopped after that: their turn has waited for them already.
+LAST_CHILDREN = 0.5
 # Seconds to release resources, even while the app is being killed.
 CLOSING = 5.0
 

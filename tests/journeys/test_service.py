@@ -9,7 +9,8 @@ import trio
 
 from elwood.agent.session.log.entries import TurnStarted
 from elwood.agent.session.reading.receipts import HEAD
-from elwood.app.build import LAST_TURN
+from elwood.app.build import LAST_CHILDREN, LAST_TURN
+from elwood.foundation.sandbox import children
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
 from tests.fake_telegram import OWNER
@@ -24,6 +25,11 @@ async def test_an_idle_service_stops_immediately(tmp_path: Path) -> None:
         await here.start()
         with trio.fail_after(LAST_TURN):  # running work would get the same time
             await here.stop()
+
+
+def test_a_command_that_ignores_sigterm_delays_the_stop_by_ten_seconds_at_most() -> None:
+    """Either a turn or its child runs the command; what the others need is little."""
+    assert LAST_TURN + LAST_CHILDREN + children.GRACE < 10.0
 
 
 async def test_an_answer_within_the_grace_period_is_delivered(tmp_path: Path) -> None:
