@@ -1,4 +1,4 @@
-"""``elwood policy explain``: show the decision about a command, and the line that makes it."""
+"""``elwood policy explain``: show the decision and the line that makes it."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.decide import Allow, Ask, Decision, Rules, Situation, decide
 from elwood.agent.policy.settings import PolicySettings, is_about
+from elwood.agent.tools.known import TALK
 from elwood.features.shell.rules import rule
 from elwood.features.shell.tools import ID, NAME
 from elwood.foundation.command_line import OK
@@ -16,8 +17,16 @@ from elwood.foundation.settings import Config, Paths
 
 
 def explain(config: Config, given: Namespace) -> int:
-    """Print the decision about the command, for the owner and after untrusted text was read."""
+    """Print the setting for a tool, or the decision about a command.
+
+    A command is decided for the owner, also after the conversation has read untrusted text.
+    """
     policy, workspace = config.get(PolicySettings), str(config.get(Paths).workspace)
+    ids = TALK | {name: id for one in given.features for name, id in one.tools.items()}
+    tool = next((name for name, id in ids.items() if given.text in (name, id)), None)
+    if tool is not None:
+        print(_explain_tool(config.file, policy, tool, ids[tool]))
+        return OK
     confined = config.get(SandboxSettings).kind != "direct"
     ruling = rule(given.text, policy, workspace, confined=confined)
     word = policy.word(NAME, ID)
@@ -40,6 +49,23 @@ def explain(config: Config, given: Namespace) -> int:
         print("After the conversation has read strangers' words:")
         print(f"  {_format_decision(after_reading)}")
     return OK
+
+
+def _explain_tool(file: Path, policy: PolicySettings, tool: str, id: str) -> str:
+    """Describe the owner's setting for a tool; each call is decided by what it would do."""
+    known = ((word, one) for word, one in policy.words() if is_about(one, tool, id))
+    word, line = next(known, (None, ""))
+    meaning = {
+        None: "Your configuration has no rule for it: each call is decided by what it would do",
+        "deny": "Elwood never runs it",
+        "ask": "Elwood asks you before each call",
+        "allow": "Elwood runs it without asking, except calls that strangers' words may have "
+        "caused and calls that always need your yes",
+    }[word]
+    by = (
+        f"policy.{word}: {line}{_describe_place(file, word, line)}" if word else "Elwood's defaults"
+    )
+    return f"{tool} ({id})\n  {meaning}.\n  Decided by {by}."
 
 
 def _format_decision(decision: Decision) -> str:

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 def _arguments(parser: "ArgumentParser") -> None:
     parser.add_argument(
-        "text", metavar="COMMAND", help='the whole command in quotes, for example "git push"'
+        "text",
+        metavar="COMMAND",
+        help='the whole command in quotes, for example "git push", or the name of a tool',
     )
 
 
@@ -19,7 +21,7 @@ COMMAND = CliCommand(
     within=(
         CliCommand(
             "explain",
-            "Show whether a command would run, need your approval or be refused.",
+            "Show whether a command or a tool would run, need your approval or be refused.",
             import_lazily("elwood.features.shell.cli", "explain"),
             _arguments,
         ),

@@ -113,7 +113,7 @@ complete -c elwood -n '_shtab_elwood_using skills remove' -l yes -d 'do not ask 
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a policy -d 'Explain the rules for commands.'
 complete -c elwood -n '_shtab_elwood_using policy' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using policy' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'configuration file (default: $XDG_CONFIG_HOME/elwood/config.toml, then /etc/elwood/config.toml)'
-complete -c elwood -n '_shtab_elwood_using policy; and test $_shtab_elwood_npos -eq 0' -a explain -d 'Show whether a command would run, need your approval or be refused.'
+complete -c elwood -n '_shtab_elwood_using policy; and test $_shtab_elwood_npos -eq 0' -a explain -d 'Show whether a command or a tool would run, need your approval or be refused.'
 complete -c elwood -n '_shtab_elwood_using policy explain' -s h -l help -d 'show this help message and exit'
 complete -c elwood -n '_shtab_elwood_using policy explain' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'configuration file (default: $XDG_CONFIG_HOME/elwood/config.toml, then /etc/elwood/config.toml)'
 complete -c elwood -n '_shtab_elwood_using; and test $_shtab_elwood_npos -eq 0' -a auth -d 'Log in to a service that Elwood uses.'

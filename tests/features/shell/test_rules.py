@@ -114,3 +114,20 @@ def test_explain_knows_the_rule_for_the_tool(
         f"Elwood never runs it: your settings forbid run_command.\n  {line}\n"
         in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("write_file", "Elwood asks you before each call.\n  Decided by policy.ask: files.* ("),
+        ("files.file.read", "Elwood asks you before each call."),
+        ("ask_user", "Your configuration has no rule for it"),
+    ],
+)
+def test_explain_knows_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tool: str, said: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[policy]\nask = ["files.*"]\n')
+    assert main(["--config", str(file), "policy", "explain", tool]) == 0
+    assert said in capsys.readouterr().out
