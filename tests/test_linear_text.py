@@ -52,7 +52,7 @@ from elwood.agent.tools.tool import ToolFailure
 from elwood.app.config.load import ConfigErrors, load_own
 from elwood.features.console import drawing
 from elwood.features.daily_notes import notes
-from elwood.features.mcp import definitions, questions, results
+from elwood.features.mcp import adding, definitions, questions, results
 from elwood.features.mcp.settings import is_unpinned
 from elwood.features.memory import tools as memory_tools
 from elwood.features.memory.extension import relevant
@@ -271,6 +271,9 @@ CALLS: dict[str, Called] = {
     ),
     "features.daily_notes.notes.with_entry": lambda t: notes.with_entry(t, t, AT),
     "features.daily_notes.notes.page": lambda t: notes.page("threads/run.md", t, untrusted=True),
+    "features.mcp.adding.find_remedies": lambda t: [
+        *adding.find_remedies(t, (), network=False, exists=lambda path: False)
+    ],
     "features.mcp.questions.answer_to": lambda t: questions.answer_to(
         questions.ServerQuestion("", (), {"a": {"type": "integer"}, "b": {}}, ("a",)), f"a=1;{t}"
     ),
@@ -321,7 +324,7 @@ MORE: dict[str, Called] = {
     ),
     "agent.models.openai.ChatStream": streamed,
     "agent.channels.attached.readable": lambda t: [readable(one) for one in splitting.parts(t, t)],
-    "features.mcp.definitions.describe": lambda t: definitions.describe(tool_with(t)),
+    "features.mcp.definitions.describe_tool": lambda t: definitions.describe_tool(tool_with(t)),
     "features.mcp.definitions.refusal": lambda t: definitions.refusal(tool_with(t)),
     "features.mcp.questions.question": lambda t: questions.question("x", {"message": t}),
     "features.mcp.results.render": lambda t: results.render(
@@ -388,7 +391,9 @@ REASONS: dict[str, str] = {
         "features.console.drawing.box features.console.drawing.draw_question "
         "features.console.drawing.summarize_question features.console.drawing.draw_decision "
         "features.health.actor.health_file "
-        "features.mcp.store.book_path "
+        "features.mcp.store.book_path features.mcp.adding.propose "
+        "features.mcp.adding.parse_variables features.mcp.adding.find_package "
+        "features.mcp.settings.refuse_added features.mcp.adding.describe_server "
         "features.mcp.tools.find_scopes features.mcp.tools.make_tool "
         "features.shell.judge.allow_git features.shell.judge.options "
         "features.shell.judge.allow_words "

@@ -19,6 +19,7 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.models.client import ModelRequest, Shown
 from elwood.agent.models.offline import OfflineModel
 from elwood.agent.models.settings import Providers, ProviderSettings
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.cli import main
 from elwood.app.config.load import ConfigErrors, load, load_own
@@ -73,7 +74,7 @@ class Tracker:
 def test_the_declared_tools_are_the_built_ones() -> None:
     """The names in the configuration are declared: reading it builds nothing."""
     servers = {"time": ServerSettings(command="time")}
-    built = (*every_tool(), *reader_tools(servers, {}, lambda name: True))
+    built = (*every_tool(), *reader_tools(servers, {}, lambda name: True, PolicySettings()))
     assert tools() == {tool.name: tool.id for tool in built}
 
 

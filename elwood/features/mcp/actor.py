@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import trio
 
-from elwood.features.mcp.definitions import Offer, ToolDefinition, compare, review
+from elwood.features.mcp.definitions import Offer, ToolDefinition, compare, describe_tool, review
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import (
     CallDone,
@@ -123,6 +123,7 @@ class McpServer:
         self._errors = errors
         self._book = ServerBook()
         self._offer: Offer | None = None
+        self._offered: Sequence[ToolDefinition] = ()
         self._connection: Connection | None = None
         self._state: State = "idle"
         self._why = ""
@@ -276,18 +277,24 @@ class McpServer:
                 book.accepted = {tool.name: tool for tool in first.waiting}
             book.met = True
             await self._store.write(book)
-        self._offer = compare(self.name, offered, book.accepted)
+        self._offered = offered
+        offer = self._compare()
         self._note_stray_rules([tool.name for tool in offered])
         self._publish()
-        if self._offer.waiting and book.told != self._offer.code:
-            book.told = self._offer.code
+        if offer.waiting and book.told != offer.code:
+            book.told = offer.code
             await self._store.write(book)
-            names = ", ".join(tool.name for tool in self._offer.waiting)
+            names = ", ".join(tool.name for tool in offer.waiting)
             words = (
                 f"The MCP server {self.name} has new or changed tools: "
                 f"{one_line(names, 500)}. They are off until you accept them."
             )
             nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",))
+
+    def _compare(self) -> Offer:
+        book = self._book
+        self._offer = compare(self.name, self._offered, book.accepted, book.left_out)
+        return self._offer
 
     def _note_stray_rules(self, offered: Sequence[str]) -> None:
         """Log the configured rules for tools that the server does not have."""
@@ -504,7 +511,9 @@ class McpServer:
             case "summary":
                 return Steered(f"{name}: {self._summarize()}")
             case "show":
-                return Steered(await self._describe_tools())
+                tool = next((one for one in self._known_tools if one.name == steer.words), None)
+                shown = describe_tool(tool) if tool is not None else await self._describe_tools()
+                return Steered(fence(shown) if tool is not None else shown)
             case "enable" | "restart":
                 self._book.off = False
                 await self._store.write(self._book)
@@ -523,6 +532,8 @@ class McpServer:
                 return Steered(f"{name} is off until you type /mcp enable {name}.")
             case "accept":
                 return await self._accept(steer.words)
+            case "omit":
+                return await self._omit(steer.words.split())
             case "answer" | "decline" as what:
                 return Steered(self._answer_question(steer.words, decline=what == "decline"))
 
@@ -532,12 +543,21 @@ class McpServer:
         offer = self._offer or Offer(usable=tuple(self._book.accepted.values()))
         lines += [f"- {tool.name}" for tool in offer.usable]
         lines += [f"- {tool.name}: off until you accept it" for tool in offer.waiting]
+        lines += [f"- {name}: left out" for name in offer.left_out]
         lines += [f"- {name}: no longer offered" for name in offer.gone]
         lines += [f"- {one_line(one)}: refused: {why}" for one, why in offer.refused.items()]
         return "\n".join(lines)
 
     async def _accept(self, code: str) -> Steered:
-        """Show the pending tools, or accept them if *code* is theirs."""
+        """Show the pending tools, or accept them if *code* is theirs.
+
+        Words that name tools which were left out make these pending again.
+        """
+        if back := [name for name in code.split() if name in self._book.left_out]:
+            for name in back:
+                del self._book.left_out[name]
+            await self._store.write(self._book)
+            self._compare()
         offer = self._offer
         if offer is None:
             return Steered(f"{self.name} has not listed its tools yet. It is {self._state_text}.")
@@ -546,14 +566,43 @@ class McpServer:
         if code != offer.code:
             text = review(offer, self._book.accepted)
             head = f"{self.name} describes its tools as follows (unverified):"
-            return Steered(f"{head}\n\n{fence(text)}", (f"/mcp accept {self.name} {offer.code}",))
+            tail = (
+                f"/mcp show {self.name} TOOL shows the arguments of a tool, and "
+                f"/mcp omit {self.name} TOOL… leaves tools out."
+            )
+            button = f"/mcp accept {self.name} {offer.code}"
+            return Steered(f"{head}\n\n{fence(text)}\n\n{tail}", (button,))
         accepted = {tool.name: tool for tool in offer.waiting}
         self._book.accepted = dict(sorted((self._book.accepted | accepted).items()))
         await self._store.write(self._book)
-        self._offer = compare(self.name, [*offer.usable, *offer.waiting], self._book.accepted)
+        self._compare()
         self._publish()
         self._changed.give()
         return Steered(f"Accepted from your next message on: {', '.join(accepted)}.")
+
+    @property
+    def _known_tools(self) -> Sequence[ToolDefinition]:
+        return self._offered or tuple(self._book.accepted.values())
+
+    async def _omit(self, names: Sequence[str]) -> Steered:
+        """Leave the tools *names* out, until they change; then show those that are pending."""
+        known = {tool.name: tool for tool in self._known_tools}
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            return Steered(f"{self.name} has the tools {', '.join(known)}.", ok=False)
+        for name in names:
+            self._book.left_out[name] = known[name].pin
+            self._book.accepted.pop(name, None)
+        await self._store.write(self._book)
+        if self._offer is not None:
+            self._compare()
+        self._publish()
+        self._changed.give()
+        done = f"Left out: {', '.join(names)}."
+        if self._offer is None or not self._offer.waiting:
+            return Steered(done)
+        rest = await self._accept("")
+        return Steered(f"{done}\n\n{rest.words}", rest.buttons)
 
 
 def _explain(error: BaseException, words: str, settings: ServerSettings) -> str:

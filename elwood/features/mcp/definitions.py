@@ -128,6 +128,7 @@ class Offer(msgspec.Struct, frozen=True):
     usable: tuple[ToolDefinition, ...] = ()  # equal to the accepted definition
     waiting: tuple[ToolDefinition, ...] = ()  # new or changed
     gone: tuple[str, ...] = ()  # accepted but no longer offered
+    left_out: tuple[str, ...] = ()  # the owner does not want them
     refused: Mapping[str, str] = {}  # reason by name why a tool cannot be accepted
 
     @property
@@ -137,9 +138,15 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 def compare(
-    server: str, offered: Sequence[ToolDefinition], accepted: Mapping[str, ToolDefinition]
+    server: str,
+    offered: Sequence[ToolDefinition],
+    accepted: Mapping[str, ToolDefinition],
+    left_out: Mapping[str, str] = {},
 ) -> Offer:
-    """Compare the tools *offered* by *server* with the *accepted* ones, by name."""
+    """Compare the tools *offered* by *server* with the *accepted* ones, by name.
+
+    *left_out* has the pins of the definitions that the owner does not want.
+    """
     refused: dict[str, str] = {}
     sound: dict[str, ToolDefinition] = {}
     for tool in offered:
@@ -156,10 +163,11 @@ def compare(
             refused[tool.name] = why
     tools = sorted(sound.values(), key=lambda tool: tool.name)
     same = [t for t in tools if t.name in accepted and accepted[t.name].pin == t.pin]
-    waiting = [tool for tool in tools if tool not in same]
+    out = [tool for tool in tools if left_out.get(tool.name) == tool.pin]
+    waiting = [tool for tool in tools if tool not in same and tool not in out]
     names = {tool.name for tool in offered}
     gone = tuple(sorted(name for name in accepted if name not in names))
-    return Offer(tuple(same), tuple(waiting), gone, refused)
+    return Offer(tuple(same), tuple(waiting), gone, tuple(tool.name for tool in out), refused)
 
 
 def claims_to_read(tool: ToolDefinition) -> bool:
@@ -190,7 +198,7 @@ def describe_claim(tool: ToolDefinition) -> str:
     return ""
 
 
-def describe(tool: ToolDefinition) -> str:
+def describe_tool(tool: ToolDefinition) -> str:
     """Format the whole of *tool* for the owner, with invisible characters escaped."""
     schema = json.dumps(json.loads(tool.input or "{}"), indent=1, ensure_ascii=False)
     lines = [tool.name, f"title: {tool.title}" if tool.title else "", tool.description, schema]
@@ -204,14 +212,16 @@ def _escape_line(line: str) -> str:
 
 
 def review(offer: Offer, accepted: Mapping[str, ToolDefinition]) -> str:
-    """Format the waiting tools: new ones whole, changed ones as a diff."""
+    """Format the waiting tools: new ones without their schema, changed ones as a diff."""
     parts = []
     for tool in offer.waiting:
         old = accepted.get(tool.name)
         if old is None:
-            parts.append(f"New: {describe(tool)}")
+            claim, about = describe_claim(tool), tool.description or tool.title
+            lines = [f"New: {tool.name}", about, f"(It says that {claim}.)" if claim else ""]
+            parts.append("\n".join(map(_escape_line, "\n".join(filter(None, lines)).split("\n"))))
             continue
-        before, after = describe(old).split("\n"), describe(tool).split("\n")
+        before, after = describe_tool(old).split("\n"), describe_tool(tool).split("\n")
         changes = [*difflib.unified_diff(before, after, "accepted", "now", lineterm="", n=1)]
         parts.append("\n".join([f"Changed: {tool.name}", *changes]))
     return "\n\n".join(parts)

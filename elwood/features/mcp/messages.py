@@ -2,6 +2,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from elwood.features.mcp.settings import AddedServer
 from elwood.foundation.runtime import Request, describe
 
 
@@ -73,13 +74,30 @@ class Steered(msgspec.Struct, frozen=True):
 
     words: str
     buttons: tuple[str, ...] = ()  # commands, each typed by pressing its button
+    ok: bool = True
 
 
 class Steer(Request[Steered], frozen=True, kw_only=True):
-    """Start, stop or restart the server, accept its waiting tools, or answer its question."""
+    """Start, stop or restart the server, accept or leave out tools, or answer its question."""
 
-    what: Literal["summary", "show", "enable", "disable", "restart", "accept", "answer", "decline"]
+    what: Literal[
+        "summary", "show", "enable", "disable", "restart", "accept", "omit", "answer", "decline"
+    ]
     words: str = ""
 
 
+class AddServer(Request[Steered], frozen=True, kw_only=True):
+    """Store *server* as *name*, and start it."""
+
+    name: str
+    server: AddedServer
+
+
+class RemoveServer(Request[Steered], frozen=True, kw_only=True):
+    """Stop the server *name*, and forget it with its accepted tools and its login."""
+
+    name: str
+
+
+ServersMail = AddServer | RemoveServer
 ServerMail = CallTool | ReadResource | ReadPrompt | Steer

@@ -1,5 +1,6 @@
 """The parts of MCP servers for one run of the app: an actor each, its tools, and ``/mcp``."""
 
+import logging
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -7,23 +8,42 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from elwood.agent.parts import WORLD, Actor, Gathered, Parts
+import trio
+
+from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Tool
 from elwood.features.mcp.actor import McpServer
-from elwood.features.mcp.commands import PromptWords, mcp_command
+from elwood.features.mcp.adding import describe_server
+from elwood.features.mcp.commands import PromptWords, Steering, mcp_command
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
-from elwood.features.mcp.messages import NotConnected, ServerMail
+from elwood.features.mcp.messages import (
+    AddServer,
+    NotConnected,
+    RemoveServer,
+    ServerMail,
+    ServersMail,
+    Steer,
+    Steered,
+)
 from elwood.features.mcp.results import Block, Rendered
-from elwood.features.mcp.settings import McpServers, ServerSettings
-from elwood.features.mcp.store import LoginStore, ServerStore
+from elwood.features.mcp.settings import McpServers, ServerSettings, refuse_added
+from elwood.features.mcp.store import AddedStore, LoginStore, ServerStore
 from elwood.features.mcp.tools import find_scopes, make_tool, reader_tools
 from elwood.foundation.net.egress import is_reachable, pin_route, resolve_host
-from elwood.foundation.runtime import Address, Mailbox
+from elwood.foundation.runtime import (
+    ActorUnavailable,
+    Address,
+    Child,
+    Crashed,
+    Event,
+    Mailbox,
+    supervise,
+)
 from elwood.foundation.sandbox.children import family, reap
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, SandboxFailed
 from elwood.foundation.sandbox.launched import Launched
@@ -31,11 +51,14 @@ from elwood.foundation.sandbox.layout import SandboxContext
 from elwood.foundation.sandbox.pipes import Pipe
 from elwood.foundation.sandbox.settings import MEGABYTE, SandboxSettings
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.files import Root
 
 if TYPE_CHECKING:
     from elwood.features.mcp.client import Connection
     from elwood.foundation.net.library_client import LibraryClient
+
+log = logging.getLogger("elwood.mcp")
 
 # Result files kept per server; the oldest are removed first.
 MAX_KEPT = 200
@@ -46,30 +69,130 @@ MISSING = "the MCP library is missing; install it: pip install 'elwood[mcp]'"
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    servers = core.config.get(McpServers).by_name
-    blocking = core.environment.blocking
     # Processes left by an earlier run; without the shell no other feature reaps them.
-    await blocking(partial(reap, core.paths.state))
-    addresses: dict[str, Address[ServerMail]] = {}
+    await core.environment.blocking(partial(reap, core.paths.state))
+    servers = Servers(core, others)
     actors: list[Actor] = []
-    live: list[dict[str, Tool]] = []
-    for name, settings in servers.items():
-        if not settings.enabled:
-            continue
-        mailbox: Mailbox[ServerMail] = Mailbox(f"mcp {name}", 32)
-        shown: dict[str, Tool] = {}
-        make = partial(_make_server, core, others, name, settings, mailbox.address, shown)
-        await make().load()
-        actors.append(Actor(step=2, mailbox=mailbox, body=partial(_run_actor, make), policy=WORLD))
-        addresses[name] = mailbox.address
-        live.append(shown)
+    for name, settings in core.config.get(McpServers).by_name.items():
+        if settings.enabled:
+            mailbox: Mailbox[ServerMail] = Mailbox(f"mcp {name}", 32)
+            body = await servers.introduce(name, settings, mailbox)
+            actors.append(Actor(step=2, mailbox=mailbox, body=body, policy=WORLD))
+    manager: Mailbox[ServersMail] = Mailbox("mcp", 16)
+    actors.append(Actor(step=3, mailbox=manager, body=servers.run, policy=WORLD))
+    steering = Steering(servers.addresses, manager.address, core.paths.workspace)
     return Parts(
         actors=actors,
-        live=live,
-        tools=reader_tools(servers, addresses, lambda name: _is_open(servers[name], others)),
+        live=[servers.tools],
         sessions=[PromptWords],
-        commands=[mcp_command(addresses)],
+        commands=[mcp_command(steering)],
+        control=[ControlCommand(name="mcp", run=steering.control)],
     )
+
+
+class Servers:
+    """The servers of one run: those of the configuration, and those that were added since.
+
+    Added servers run under the actor "mcp"; after the next start they are in the configuration.
+    """
+
+    def __init__(self, core: Core, others: Gathered) -> None:
+        self.addresses: dict[str, Address[ServerMail]] = {}
+        self.tools: dict[str, Tool] = {}
+        self._core = core
+        self._others = others
+        self._store = AddedStore(core.paths.state, core.disk)
+        self._settings = dict(core.config.get(McpServers).by_name)
+        self._added = set(core.config.get(McpServers).added)
+        self._shown: dict[str, Sequence[Tool]] = {}
+        # The servers that were added in this run, and what ends each.
+        self._children: dict[str, tuple[Child, trio.Event]] = {}
+
+    async def introduce(
+        self, name: str, settings: ServerSettings, mailbox: Mailbox[ServerMail]
+    ) -> Callable[[Mailbox[ServerMail]], Awaitable[None]]:
+        """Make a server known, with its accepted tools; return the body of its actor."""
+        make = partial(_make_server, self._core, self._others, name, settings, mailbox, self._show)
+        self._settings[name], self.addresses[name] = settings, mailbox.address
+        await make().load()
+        return partial(_run_actor, make)
+
+    def _show(self, name: str, tools: Sequence[Tool]) -> None:
+        """Offer *tools* of the server *name* to the model, instead of the earlier ones."""
+        self._shown[name] = tools
+        policy = self._core.config.get(PolicySettings)
+        settings = {one: self._settings[one] for one in self.addresses}
+        readers = reader_tools(settings, self.addresses, self._is_open, policy) if settings else ()
+        # The order stays the same, whichever server answers first: the prompt is cached.
+        shown = (tool for _, tools in sorted(self._shown.items()) for tool in tools)
+        self.tools.clear()
+        self.tools.update({tool.name: tool for tool in (*readers, *shown)})
+
+    def _is_open(self, name: str) -> bool:
+        return _is_open(self._settings[name], self._others)
+
+    async def run(self, mailbox: Mailbox[ServersMail]) -> None:
+        """Add and remove servers until the mailbox is closed."""
+        async with trio.open_nursery() as nursery:
+            for name in self._children:
+                self._start(name, nursery)
+            async for message in mailbox:
+                try:
+                    match message:
+                        case AddServer():
+                            message.reply.set(await self._add(message, nursery))
+                        case RemoveServer(name=name):
+                            message.reply.set(await self._remove(name))
+                        case _:
+                            assert_never(message)
+                except (DiskFull, OSError) as error:
+                    message.reply.set(Steered(f"I could not do that: {error}", ok=False))
+            for _, end in self._children.values():
+                end.set()
+
+    def _start(self, name: str, nursery: trio.Nursery) -> None:
+        child, end = self._children[name]
+        table = self._core.table
+        run = partial(supervise, [child], stop=end, listener=_log_crash, actor_table=table)
+        nursery.start_soon(run)
+
+    async def _add(self, adding: AddServer, nursery: trio.Nursery) -> Steered:
+        name, server = adding.name, adding.server
+        if (why := refuse_added(name, server, self._settings, self._core.paths)) is not None:
+            return Steered(f"I did not add {name}: {why}.", ok=False)
+        await self._core.environment.blocking(partial(self._store.add, name, server))
+        settings = server.settings
+        self._core.redactor.add((*settings.secrets.values(), *settings.headers.values()))
+        mailbox: Mailbox[ServerMail] = Mailbox(f"mcp/{name}", 32, 2)
+        body = await self.introduce(name, settings, mailbox)
+        self._added.add(name)
+        self._children[name] = Child(mailbox, body, WORLD), trio.Event()
+        self._start(name, nursery)
+        words = (
+            f"Added.\n{describe_server(name, server)}\n"
+            "I am starting it, and tell you its tools. They are off until you accept them."
+        )
+        return Steered(words, (f"/mcp accept {name}", f"/mcp remove {name}"))
+
+    async def _remove(self, name: str) -> Steered:
+        if name not in self._added or name not in self.addresses:
+            is_there = name in self._settings
+            why = "it is in config.toml" if is_there else "there is no such server"
+            return Steered(f"I did not remove {name}: {why}.", ok=False)
+        with suppress(ActorUnavailable):
+            await self.addresses.pop(name).ask(Steer(what="disable"))
+        if name in self._children:
+            self._children.pop(name)[1].set()
+        self._added.discard(name)
+        self._show(name, ())
+        del self._settings[name]
+        await self._core.environment.blocking(partial(self._store.remove, name))
+        return Steered(f"{name} is removed, with its accepted tools and its login.")
+
+
+def _log_crash(event: Event) -> None:
+    if isinstance(event, Crashed):
+        log.error("actor crashed", extra={"actor": event.name}, exc_info=event.error)
 
 
 async def _run_actor(make: Callable[[], McpServer], mailbox: Mailbox[ServerMail]) -> None:
@@ -81,8 +204,8 @@ def _make_server(
     others: Gathered,
     name: str,
     settings: ServerSettings,
-    address: Address[ServerMail],
-    live: dict[str, Tool],
+    mailbox: Mailbox[ServerMail],
+    show_tools: Callable[[str, Sequence[Tool]], None],
 ) -> McpServer:
     blocking, errors, pids = core.environment.blocking, LastWords(), set[int]()
     is_open = partial(_is_open, settings, others)
@@ -90,12 +213,14 @@ def _make_server(
     def show(definitions: Sequence[ToolDefinition]) -> None:
         policy = core.config.get(PolicySettings)
         scopes = find_scopes(name, settings, definitions)
-        tools = [
-            make_tool(name, settings, policy, address, one, scopes[one.name], is_open)
-            for one in definitions
-        ]
-        live.clear()
-        live.update({tool.name: tool for tool in tools})
+        server = mailbox.address
+        show_tools(
+            name,
+            [
+                make_tool(name, settings, policy, server, one, scopes[one.name], is_open)
+                for one in definitions
+            ],
+        )
 
     @asynccontextmanager
     async def connect(
@@ -123,9 +248,14 @@ def _make_server(
             make_client = partial(http_client, settings, note_status, auth)
             transport = sdk.remote(settings.url, settings.transport, make_client)
         else:
-            transport = sdk.serve(
-                partial(_run_process, core, others, settings, pids), errors, blocking
+            context = SandboxContext(
+                workspace=core.workspace.path,
+                state=core.paths.state,
+                settings=core.config.get(SandboxSettings),
+                blocking=blocking,
             )
+            sandbox = choose_sandbox(settings, others.sandbox, context)
+            transport = sdk.serve(partial(run_process, sandbox, settings, pids), errors, blocking)
         async with sdk.connect(
             transport, legacy=legacy, within=settings.start_timeout, changed=changed, elicit=elicit
         ) as connection:
@@ -147,8 +277,8 @@ def _make_server(
     )
 
 
-async def _run_process(
-    core: Core, others: Gathered, settings: ServerSettings, pids: set[int], streams: Sequence[Pipe]
+async def run_process(
+    sandbox: Executor, settings: ServerSettings, pids: set[int], streams: Sequence[Pipe]
 ) -> str:
     """Run the server with *streams*, and return the reason why it ended."""
 
@@ -156,7 +286,6 @@ async def _run_process(
         pids.clear()
         pids.add(pid)
 
-    sandbox = _choose_sandbox(core, others, settings)
     environment = dict(settings.env)
     if sandbox.rung == "direct":
         environment = {k: os.environ[k] for k in ("PATH", "HOME") if k in os.environ} | environment
@@ -206,21 +335,17 @@ def _is_open(settings: ServerSettings, others: Gathered) -> bool:
     return bool(settings.url) or settings.network or is_free
 
 
-def _choose_sandbox(core: Core, others: Gathered, settings: ServerSettings) -> Executor:
-    """Choose the executor of a server.  Raises NotConnected."""
+def choose_sandbox(
+    settings: ServerSettings, chosen: Executor | NoSandbox, context: SandboxContext
+) -> Executor:
+    """Choose the executor of a server; *chosen* is that of commands.  Raises NotConnected."""
     if settings.sandbox == "none":
-        context = SandboxContext(
-            workspace=core.workspace.path,
-            state=core.paths.state,
-            settings=core.config.get(SandboxSettings),
-            blocking=core.environment.blocking,
-        )
         return Launched(context, "direct")
-    if isinstance(others.sandbox, NoSandbox):
-        raise NotConnected(f"there is no sandbox for it: {others.sandbox.why}")
-    if settings.sandbox == "workspace" and not others.confined:
+    if isinstance(chosen, NoSandbox):
+        raise NotConnected(f"there is no sandbox for it: {chosen.why}")
+    if settings.sandbox == "workspace" and chosen.rung == "direct":
         raise NotConnected('commands are not confined here, and sandbox = "workspace" requires it')
-    return others.sandbox
+    return chosen
 
 
 def _store_files(workspace: Root, folder: str, rendered: Rendered) -> str:

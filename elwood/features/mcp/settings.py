@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import attrs
+import msgspec
 
 from elwood.agent.policy.settings import Word
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import (
+    BadSetting,
     Complaint,
     Config,
     Loaded,
@@ -34,7 +36,7 @@ _NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,23}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 # Programs that download the package they run, and how to pin its version.
-_FETCHERS = {
+FETCHERS = {
     **dict.fromkeys(("npx", "bunx", "pnpx"), re.compile(r".*[^@]@\d+\.\d+\.\d+\S*")),
     **dict.fromkeys(("uvx", "pipx"), re.compile(r".*[^@=](?:==|@)\d[^,*<>~]*")),
 }
@@ -140,17 +142,66 @@ class ServerSettings:
         return {one.removesuffix(":rw"): one.endswith(":rw") for one in self.mounts}
 
 
+class AddedServer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A server that was added by a command, as it is stored; other keys need config.toml."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    url: str = ""
+    transport: Literal["http", "sse"] = "http"
+    headers: dict[str, str] = {}
+    auth: Literal["none", "oauth"] = "none"
+    local: bool = False
+    network: bool = False
+    mounts: tuple[str, ...] = ()
+    start_timeout: float = 10.0
+
+    @property
+    def settings(self) -> ServerSettings:
+        given = msgspec.structs.asdict(self)
+        for key in ("secrets", "headers"):
+            given[key] = {name: Secret(value) for name, value in given[key].items()}
+        return ServerSettings(**given)
+
+
+def added_path(state: Path) -> Path:
+    return state / "mcp-servers.json"
+
+
+def read_added(state: Path) -> dict[str, AddedServer]:
+    """Load the servers that were added by a command; none if the file is not ours to read.
+
+    Blocks.  Raises msgspec.DecodeError if the file is damaged.
+    """
+    try:
+        content = added_path(state).read_bytes()
+    except (FileNotFoundError, PermissionError):
+        return {}
+    return msgspec.json.decode(content, type=dict[str, AddedServer])
+
+
 def is_unpinned(command: str, args: tuple[str, ...]) -> bool:
     """Return True if *command* would download an unpinned version of a package.
 
     >>> is_unpinned("npx", ("-y", "@a/server")), is_unpinned("npx", ("-y", "@a/server@1.2.3"))
     (True, False)
     """
-    pinned = _FETCHERS.get(command.rsplit("/", 1)[-1])
+    pinned = FETCHERS.get(command.rsplit("/", 1)[-1])
     return pinned is not None and not any(map(pinned.fullmatch, args))
 
 
 def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Report) -> "McpServers":
+    added: dict[str, AddedServer] = {}
+    if Paths in config.values:
+        state = config.get(Paths).state
+        try:
+            added = read_added(state)
+        except msgspec.DecodeError:
+            report(("mcp_servers",), f"{added_path(state)} is damaged", "restore or delete it")
+    own = {name: one.settings for name, one in added.items() if name not in tables}
+    tables = {**tables, **own}
     for number, (name, server) in enumerate(tables.items()):
         where = ("mcp_servers", name)
         if number == MAX_SERVERS:
@@ -159,7 +210,7 @@ def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Repor
             report(where, "not a valid name", "use at most 24 small letters, digits and -")
         for key, what, remedy in check_server(server):
             report((*where, key), what, remedy)
-    return McpServers(tables)
+    return McpServers(tables, frozenset(own))
 
 
 def check_server(server: ServerSettings) -> Iterator[tuple[str, str, str]]:
@@ -215,18 +266,42 @@ def _check_mounts(loaded: Loaded) -> Iterator[Complaint]:
     """Report folders that a server must not read or write."""
     if Paths not in loaded.config.values:
         return
-    paths = loaded.config.get(Paths)
-    state, workspace = (Path(os.path.realpath(one)) for one in (paths.state, paths.workspace))
     for name, server in loaded.config.get(McpServers).by_name.items():
-        where = ("mcp_servers", name, "mounts")
-        for folder, is_written in server.shown.items():
-            real = Path(os.path.realpath(folder))
-            if real.is_relative_to(workspace):
-                if is_written:
-                    what = f"{folder} is in the workspace, so its files would count as yours"
-                    yield where, what, "mount a folder outside of the workspace"
-            elif state.is_relative_to(real) or real.is_relative_to(state):
-                yield where, f"Elwood's state folder is in {folder}", "mount a folder without it"
+        for what, remedy in check_mounts(server, loaded.config.get(Paths)):
+            yield ("mcp_servers", name, "mounts"), what, remedy
+
+
+def check_mounts(server: ServerSettings, paths: Paths) -> Iterator[tuple[str, str]]:
+    """Yield the fault and the remedy of each folder that *server* must not read or write."""
+    state, workspace = (Path(os.path.realpath(one)) for one in (paths.state, paths.workspace))
+    for folder, is_written in server.shown.items():
+        real = Path(os.path.realpath(folder))
+        if real.is_relative_to(workspace):
+            if is_written:
+                what = f"{folder} is in the workspace, so its files would count as yours"
+                yield what, "mount a folder outside of the workspace"
+        elif state.is_relative_to(real) or real.is_relative_to(state):
+            yield f"Elwood's state folder is in {folder}", "mount a folder without it"
+
+
+def refuse_added(
+    name: str, server: AddedServer, known: Mapping[str, ServerSettings], paths: Paths
+) -> str | None:
+    """Return why *server* cannot be added to the *known* ones, with the remedy; None if it can."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is not a valid name; use at most 24 small letters, digits and -"
+    if name in known:
+        return f"there is already a server {name}; remove it first, or choose another name"
+    if len(known) >= MAX_SERVERS:
+        return f"there are already {MAX_SERVERS} servers; remove one"
+    if server.url:
+        try:
+            is_url(server.url)
+        except BadSetting as error:
+            return str(error)
+    faults = [f"{key} {what}; {remedy}" for key, what, remedy in check_server(server.settings)]
+    faults += [f"{what}; {remedy}" for what, remedy in check_mounts(server.settings, paths)]
+    return faults[0] if faults else None
 
 
 @attrs.frozen
@@ -254,3 +329,5 @@ class McpServers:
     )
 
     by_name: Mapping[str, ServerSettings] = attrs.field(factory=dict)
+    # Names of those that `elwood mcp add` or `/mcp add` added.
+    added: frozenset[str] = frozenset()

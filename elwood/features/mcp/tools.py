@@ -172,6 +172,7 @@ def reader_tools(
     settings: Mapping[str, ServerSettings],
     servers: Mapping[str, Address[ServerMail]],
     is_open: Callable[[str], bool],
+    policy: PolicySettings,
 ) -> tuple[Tool, ...]:
     """Create the tools for resources and prompts.
 
@@ -222,6 +223,7 @@ def reader_tools(
             input=ResourceToRead,
             run=read_resource,
             target=lambda given: one_line(f"{given.server} {given.uri}", 100),
+            policy=policy.word("read_resource", "mcp.resource.read"),
             **more,
         ),
         Tool(
@@ -232,6 +234,7 @@ def reader_tools(
             input=PromptToRead,
             run=read_prompt,
             target=lambda given: one_line(f"{given.server} {given.name}", 100),
+            policy=policy.word("read_prompt", "mcp.prompt.read"),
             **more,
         ),
     )

@@ -77,7 +77,13 @@ class Redactor:
     """Redact texts with the secrets of one configuration, as `redact` does."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._known = collect_secrets(tuple(secret.reveal() for secret in secrets))
+        self._values: tuple[str, ...] = ()
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[Secret]) -> None:
+        """Redact *secrets* too, from now on."""
+        self._values += tuple(secret.reveal() for secret in secrets)
+        self._known = collect_secrets(self._values)
 
     def __call__(self, text: str) -> str:
         return _mask(text, _find(text, self._known), len(text))

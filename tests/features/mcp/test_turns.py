@@ -28,7 +28,7 @@ async def test_without_a_server_the_help_tells_how_to_add_one(tmp_path: Path) ->
     none, off = living(tmp_path / "none"), living(tmp_path / "off", gone=fake(enabled=False))
     for home in (none, off):
         async with home as house:
-            assert "write [mcp_servers.NAME] into config.toml" in await house.ask("/mcp")
+            assert "elwood mcp add NAME -- COMMAND…" in await house.ask("/mcp")
             assert "/mcp" in await house.ask("/help mcp")
 
 
