@@ -24,7 +24,7 @@ SHORTER: dict[str, tuple[int, str]] = {
     "agent.session.turn.unsupported_claims.neutralise": (10_000, "in a thread above"),
     "agent.session.turn.unsupported_claims.speaks_of_deeds": (10_000, "in a thread above"),
     "agent.session.turn.unsupported_claims.with_receipts": (10_000, "in a thread above"),
-    "features.mcp.definitions.describe": (1_000, "the longest description"),
+    "features.mcp.definitions.describe_tool": (1_000, "the longest description"),
     "features.mcp.definitions.refusal": (32_000, "the longest schema"),
     "features.memory.extension.relevant": (20_000, "one note"),
     "features.memory.tools.results": (20_000, "one note"),
