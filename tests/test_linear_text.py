@@ -388,7 +388,7 @@ REASONS: dict[str, str] = {
         "agent.session.paging.page agent.session.rights.refusal "
         "agent.session.restored.closing_entries agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.export_conversation features.backup.rules.member "
-        "features.console.drawing.box features.console.drawing.draw_question "
+        "features.console.drawing.box "
         "features.console.drawing.summarize_question features.console.drawing.draw_decision "
         "features.health.actor.health_file "
         "features.mcp.store.book_path features.mcp.adding.propose "
