@@ -364,6 +364,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
 REASONS: dict[str, str] = {
     "it has effects on a named thing, and does not process text": (
         "agent.channels.client.edit_until_done agent.media.client.write_down "
+        "agent.media.store.add_remark "
         "agent.session.store.remove_old "
         "agent.session.turn.looking.run_look agent.session.turn.prompt.read_document "
         "agent.tools.tool.refuse_call features.console.cli.chat "

@@ -63,7 +63,7 @@ ELSEWHERE: dict[str, str] = {
     "agent.conversation.settings.is_hours": "the owner writes it",
     "agent.conversation.settings.read_hours": "the owner writes it",
     "agent.policy.settings.is_pattern": "the owner writes it",
-    "agent.media.extract.document": "in a process",
+    "agent.media.extract.read_pdf": "in a process",
     "features.console.drawing.draw_answer": "in the process of the terminal",
     "features.console.drawing.tail": "in the process of the terminal",
     "features.console.drawing.words": "in the process of the terminal",

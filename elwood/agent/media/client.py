@@ -2,14 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 import trio
 
 from elwood.agent.conversation.message import FetchedFile, PendingFile, ReceivedFile
 from elwood.agent.media.settings import MediaSettings
-from elwood.agent.media.store import FOLDER, FileKeeper, display_name
+from elwood.agent.media.store import FOLDER, FileKeeper, add_remark, display_name
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
@@ -36,6 +36,8 @@ FETCHES = 8
 # Maximum of recordings that are transcribed at a time: each may be a program on this machine.
 # Downloads do not wait for them.
 TRANSCRIPTIONS = 4
+# Suffixes of the recordings that services transcribe.
+RECORDINGS = (".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".wav")
 # Maximum bytes of a recording that is sent to a service; larger files are not downloaded.
 MAX_RECORDING = 100 << 20
 NOT_FETCHED = "I could not download the {} ({}). Please send it again, or in another form."
@@ -73,11 +75,12 @@ class FileFetcher:
 
     async def fetch(self, session: str, pending: PendingFile) -> FetchedFile:
         keeper, kind = self._keeper, pending.kind
+        is_heard = pending.is_speech or self._is_recording(pending.name)
         try:
             async with self._fetches:
                 data = await self._download(pending)
                 file, removed = await keeper.keep(session, pending.name, kind, data)
-                if not pending.is_speech:
+                if not is_heard:
                     file = await keeper.understand(session, file, data)
         except (NotFetched, PathRefused, Unconfined) as error:
             return FetchedFile(trouble=NOT_FETCHED.format(kind, error))
@@ -86,9 +89,11 @@ class FileFetcher:
             names = [display_name(f"{FOLDER}/{session}/{name}") for name in removed]
             trouble = "The files of this conversation took up all their space, so I deleted the "
             trouble += f"oldest: {escape_names(names)}."
-        if not pending.is_speech:
+        if not is_heard:
             return FetchedFile(file=file, trouble=trouble)
         del data  # many recordings may wait
+        if not pending.is_speech:
+            return FetchedFile(file=await self._add_transcript(session, file), trouble=trouble)
         file = msgspec.structs.replace(file, untrusted=False)
         words = ""
         try:
@@ -103,6 +108,22 @@ class FileFetcher:
             minutes, seconds = divmod(pending.duration, 60)
             words = f"[machine transcript of a {kind}, {minutes}:{seconds:02}]\n{words}"
         return FetchedFile(file=file, words=words, trouble=trouble)
+
+    def _is_recording(self, name: str) -> bool:
+        """Return True for a file with speech or music, if it can be transcribed."""
+        settings = self._settings
+        can_hear = bool(settings.transcription_command or settings.transcription_url)
+        return can_hear and PurePath(name).suffix.lower() in RECORDINGS
+
+    async def _add_transcript(self, session: str, file: ReceivedFile) -> ReceivedFile:
+        """Add the transcript of a recording that is not a message of its sender."""
+        try:
+            async with self._transcriptions:
+                words = await self._transcribe(file)
+            file = add_remark(file, "transcribed by a machine")
+            return await self._keeper.add_text(session, file, words)
+        except (NotUnderstood, PathRefused, Unconfined) as error:
+            return add_remark(file, f"it could not be transcribed: {error}")
 
     async def _transcribe(self, file: ReceivedFile) -> str:
         """Return the words of a recording.  Raises NotUnderstood, PathRefused, Unconfined."""
@@ -154,6 +175,8 @@ async def _request_transcript(
     settings: MediaSettings, client: Client, name: str, data: bytes
 ) -> str:
     key = settings.transcription_key
+    if name.lower().endswith(".opus"):
+        name += ".ogg"  # its format; services refuse its suffix
     answer = await client.post_form(
         f"{settings.transcription_url.rstrip('/')}/audio/transcriptions",
         {"model": settings.transcription_model, "response_format": "json"},

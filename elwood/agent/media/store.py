@@ -16,14 +16,14 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
 from elwood.foundation.storage.confined import PathMissing, PathRefused
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.readable import decode, kind_of
+from elwood.foundation.text.readable import decode_file, kind_of
 
 FOLDER = "received"
 # Maximum characters of a document that a message includes; the rest is in a file.
 MAX_TEXT = 20_000
 # Maximum bytes of a name that its sender chose, of the 255 that a disk allows; its end is kept.
 MAX_NAME = 200
-# Maximum seconds to read a PDF or spreadsheet, and bytes of its text.
+# Maximum seconds to read a PDF or an office document, and bytes of its text.
 READ_LIMIT, MAX_PRINTED = 60.0, 8 << 20
 # Maximum bytes of a picture or PDF that a model sees, and pages of a PDF; approximate tokens of a
 # picture, and of a page.
@@ -32,10 +32,13 @@ MAX_LOOK, MAX_SCANNED, PICTURE, SCANNED_PAGE = 5 << 20, 10, 2500, 3000
 LEAST_TEXT = 20
 # A path with the sender's file name behind a date and an id, or with these two only.
 _RECEIVED = re.compile(rf"{FOLDER}/[^/]+/(?:\d{{4}}-\d\d-\d\d-(?:[\w-]{{15,16}}|[^-]+)-)?(\w[^/]*)")
+# Suffixes of office documents that can be read.
+_OFFICE = (".docx", ".docm", ".xlsx", ".xlsm")
 _PICTURES = {
     "a JPEG picture": "image/jpeg",
     "a PNG picture": "image/png",
     "a GIF picture": "image/gif",
+    "a WebP picture": "image/webp",
 }
 
 
@@ -70,37 +73,40 @@ class FileKeeper(msgspec.Struct, frozen=True):
 
         Raises PathRefused and Unconfined.
         """
-        kind = kind_of(data) or ("binary data" if b"\0" in data else "")
+        kind = kind_of(data)
         if not kind:
-            return await self._with_text(session, file, decode(data, ""), file.path)
+            if (text := decode_file(data)) is None:
+                return add_remark(file, "it is binary data; only a command can open it")
+            # The tools read files in UTF-8 only.
+            return await self.add_text(session, file, text, "" if b"\0" in data else file.path)
         if media := _PICTURES.get(kind):
             if len(data) > MAX_LOOK:
-                return _add_remark(file, "too large for you to see; a photo of it would do")
+                return add_remark(file, "too large for you to see; a photo of it would do")
             return replace(file, media=media, tokens=PICTURE)
-        is_sheet = PurePath(file.path).suffix.lower() in (".xlsx", ".xlsm")
-        if not (data.startswith(b"%PDF") or is_sheet):
-            return _add_remark(file, f"it is {kind}; only a command can open it")
+        is_office = PurePath(file.path).suffix.lower() in _OFFICE
+        if not (data.startswith(b"%PDF") or is_office):
+            return add_remark(file, f"it is {kind}; only a command can open it")
         made = await self._extract(data)
         if isinstance(made, str):
-            return _add_remark(file, made)
+            return add_remark(file, made)
         count, _, text = made.decode("utf-8", "replace").partition("\n")
         pages = int(count)
         if len(text.strip()) >= LEAST_TEXT * pages:
-            return await self._with_text(session, file, text, "")
+            return await self.add_text(session, file, text)
         if pages > MAX_SCANNED or len(data) > MAX_LOOK:
-            return _add_remark(file, f"a scan of {pages} pages, too long for you to see")
+            return add_remark(file, f"a scan of {pages} pages, too long for you to see")
         scan = replace(file, media="application/pdf", tokens=SCANNED_PAGE * pages)
-        return _add_remark(scan, f"a scan of {pages} pages, without text")
+        return add_remark(scan, f"a scan of {pages} pages, without text")
 
-    async def _with_text(
-        self, session: str, file: ReceivedFile, text: str, whole: str
+    async def add_text(
+        self, session: str, file: ReceivedFile, text: str, whole: str = ""
     ) -> ReceivedFile:
         """Add *text* of the file *whole*; a long text without a file gets one."""
         if len(text) > MAX_TEXT:
             if not whole:
                 name = f"{PurePath(file.path).name}.txt"
                 whole = (await self.keep(session, name, "text", text.encode()))[0].path
-            file = _add_remark(
+            file = add_remark(
                 file, f"the first {MAX_TEXT:,} of {len(text):,} characters; the whole text: {whole}"
             )
         return replace(file, text=text[:MAX_TEXT])
@@ -126,7 +132,7 @@ class FileKeeper(msgspec.Struct, frozen=True):
         return done.output
 
 
-def _add_remark(file: ReceivedFile, what: str) -> ReceivedFile:
+def add_remark(file: ReceivedFile, what: str) -> ReceivedFile:
     return replace(file, about=f"{file.about}; {what}")
 
 

@@ -25,14 +25,16 @@ _TEXT = re.compile(
 )
 # Signatures at the start of a body.
 _KINDS = (
-    (b"%PDF-", "a PDF document"),
-    (b"\x89PNG", "a PNG picture"),
-    (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"GIF8", "a GIF picture"),
-    (b"PK\x03\x04", "a ZIP archive or an office document"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"\x7fELF", "a program"),
-    (b"SQLite format 3", "an SQLite database"),
+    (re.compile(rb"%PDF-"), "a PDF document"),
+    (re.compile(rb"\x89PNG"), "a PNG picture"),
+    (re.compile(rb"\xff\xd8\xff"), "a JPEG picture"),
+    (re.compile(rb"GIF8"), "a GIF picture"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "a WebP picture"),
+    (re.compile(rb"....ftyp(?:hei[cxms]|mif1|msf1)", re.DOTALL), "a HEIC picture"),
+    (re.compile(rb"PK\x03\x04"), "a ZIP archive or an office document"),
+    (re.compile(rb"\x1f\x8b"), "a gzip archive"),
+    (re.compile(rb"\x7fELF"), "a program"),
+    (re.compile(rb"SQLite format 3"), "an SQLite database"),
 )
 # Characters searched for a zero byte, which means binary data.
 _START = 1024
@@ -56,7 +58,15 @@ class UnreadablePage(msgspec.Struct, frozen=True):
 
 def kind_of(body: bytes) -> str:
     """Return the kind of a binary *body* by its signature, or "" if it may be text."""
-    return next((kind for magic, kind in _KINDS if body.startswith(magic)), "")
+    return next((kind for magic, kind in _KINDS if magic.match(body)), "")
+
+
+def decode_file(body: bytes) -> str | None:
+    """Decode a file; return None for binary data, which has zero characters."""
+    if b"\0" in body and not body.startswith(_WIDE):
+        return None
+    text = decode(body, "")
+    return None if "\0" in text else text
 
 
 def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadablePage:
@@ -97,6 +107,7 @@ _CODECS = {
     **{"big5": "big5hkscs", "euc-jp": "euc-jp", "iso-2022-jp": "iso2022-jp"},
 }
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # those of UTF-16
 # Bytes in which a page must name its encoding (WHATWG HTML).
 _HEAD = 1024
 _IN_HEADER = re.compile(r"charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.IGNORECASE)

@@ -4,6 +4,7 @@ import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from trio.testing import MockClock
@@ -124,8 +125,12 @@ async def test_an_album_is_one_message_and_confirmed_as_one(jumping_clock: MockC
         ("sums.csv", "müsli;3\n".encode("cp1252"), "müsli;3", ""),
         ("letter.pdf", a_pdf("Dear Ann, this is a letter."), "Dear Ann, this is a letter.", ""),
         ("bad.xlsx", b"PK\x03\x04", "", "; it could not be read: it is damaged"),
+        ("notepad.txt", "Grüße\n".encode("utf-16"), "Grüße", ""),
+        ("wide.bin", b"\xff\xfe\0\0\1\2", "", "; it is binary data"),
         ("scan.pdf", a_pdf("", ""), "", "; a scan of 2 pages, without text"),
         ("shot.png", b"\x89PNG\r\n\x1a\n\0", "", ""),
+        ("shot.webp", b"RIFF\x24\0\0\0WEBPVP8 ", "", ""),
+        ("IMG.HEIC", b"\0\0\0\x18ftypheic\0\0", "", "; it is a HEIC picture"),
         ("big.jpg", JPEG.ljust((5 << 20) + 1), "", "; too large for you to see; a photo"),
         ("bad.pdf", b"%PDF-1.4 what?", "", "; it could not be read: it is damaged"),
         ("x.zip", b"PK\x03\x04 and so on", "", "it is a ZIP archive or an office document"),
@@ -160,6 +165,54 @@ async def test_a_spreadsheet_is_converted_to_its_values() -> None:
         [file] = received.files
         assert file.text.strip() == "# Costs\nwhat,€\ntea,3"
         assert not file.tokens
+
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def a_docx(body: str) -> bytes:
+    """Build a .docx with only its necessary parts."""
+    open_xml = "http://schemas.openxmlformats.org"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{open_xml}/package/2006/content-types"/>',
+        "_rels/.rels": f'<Relationships xmlns="{open_xml}/package/2006/relationships">'
+        f'<Relationship Id="r" Type="{open_xml}/officeDocument/2006/relationships/officeDocument" '
+        'Target="word/document.xml"/></Relationships>',
+        "word/document.xml": f'<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>',
+    }
+    written = BytesIO()
+    with ZipFile(written, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    return written.getvalue()
+
+
+async def test_a_letter_is_converted_to_markdown() -> None:
+    pytest.importorskip("mammoth", reason="the extra elwood[media] is not installed")
+
+    def paragraph(text: str, style: str = "") -> str:
+        return f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+
+    cells = "".join(f"<w:tc>{paragraph(text)}</w:tc>" for text in ("tea", "3 €"))
+    row = f"<w:tbl><w:tr>{cells}</w:tr></w:tbl>"
+    data = a_docx(paragraph("Offer", "Heading1") + paragraph("Dear Ann,") + row)
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        fake.say(None, document=fake.file(data, file_name="offer.docx"))
+        fake.say(None, document=fake.file(data[:200], file_name="half.docx"))
+        good, bad = await house.fetched(2)
+        text = good.files[0].text.strip()
+        assert text == "# Offer\n\nDear Ann,\n\n| tea | 3 € |\n| --- | --- |"
+        assert "it could not be read: it is damaged" in bad.files[0].about
+
+
+async def test_a_long_text_in_utf_16_is_stored_in_utf_8() -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        long = "ä" * 30_000
+        fake.say(None, document=fake.file(long.encode("utf-16"), file_name="a.txt"))
+        [received] = await house.fetched()
+        [file] = received.files
+        assert file.about.endswith(f"; the whole text: {file.path}.txt")
+        assert (house.workspace / f"{file.path}.txt").read_text() == long
 
 
 async def test_a_long_text_is_shortened_and_names_are_harmless() -> None:
@@ -244,6 +297,32 @@ async def test_a_voice_message_is_transcribed_by_a_service_and_stays_the_owners(
             [received] = await house.fetched()
             assert "returned no words (HTTP 500)" in received.troubles[0]
             await fake.until(lambda: not fake.unconfirmed)
+
+
+async def test_a_recording_as_a_file_is_transcribed_and_stays_a_strangers() -> None:
+    names: list[str] = []
+
+    async def service(request: Request) -> Reply:
+        names.append(request.form()[1]["file"][0])
+        return json_reply({"text": "buy milk"}, 200 if len(names) < 3 else 500)
+
+    async with serving(service) as url, fake_telegram(clock=at_start) as fake:
+        async with intake(fake, media={"transcription_url": f"{url}/v1"}) as house:
+            fake.say("sum it up", audio=fake.file(b"ID3 talk", file_name="talk.mp3"))
+            for name in ("memo.opus", "song.m4a"):
+                fake.say(None, document=fake.file(b"OggS", file_name=name))
+            talk, memo, song = await house.fetched(3)
+        assert talk.text == "sum it up"
+        assert [file.text for one in (talk, memo) for file in one.files] == ["buy milk"] * 2
+        assert talk.files[0].about.endswith("; transcribed by a machine")
+        assert talk.files[0].untrusted
+        assert "it could not be transcribed: " in song.files[0].about
+        assert not song.troubles
+        assert names == [f"{DAY}-u1-talk.mp3", f"{DAY}-u2-memo.opus.ogg", f"{DAY}-u3-song.m4a"]
+        async with intake(fake) as house:
+            fake.say(None, audio=fake.file(b"ID3 talk\0", file_name="talk.mp3"))
+            [received] = await house.fetched()
+            assert "only a command can open it" in received.files[0].about
 
 
 async def test_a_command_can_transcribe(tmp_path: Path) -> None:
