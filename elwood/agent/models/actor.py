@@ -519,7 +519,7 @@ class Models:
         again_in = None if again is None else round(again - now, 1)
         log.warning("attempt failed", extra={"why": why, "times": times, "again_in": again_in})
         if again is None or again - attempt.since > SHOW_AFTER:
-            report_error(attempt.provider, why, times=times)
+            report_error(f"reaching {attempt.provider}", why, times=times)
         return again
 
     def _add_time(self, fault: Fault) -> Fault:
@@ -568,7 +568,7 @@ class Models:
             with trio.move_on_at(ask.until), show_wait(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, show)
                 breaker.note_success()
-                report_done(name)
+                report_done(f"reaching {name}")
                 cost = self._book.record(attempt.caller, attempt.model, completion.usage).usd
                 used = completion.usage
                 tokens = {"input": used.input, "output": used.output, "cached": used.cache_read}

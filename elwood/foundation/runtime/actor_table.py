@@ -129,7 +129,7 @@ class Stuck(msgspec.Struct, frozen=True):
     @property
     def told(self) -> str:
         """The text for the owner. A warning needs no further text."""
-        return f"Stuck: {self.actor}: {self.what}" if self.actor else self.what
+        return f"Problem in {self.actor}: {self.what}" if self.actor else self.what
 
 
 class ActorTable:
