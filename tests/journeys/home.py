@@ -243,12 +243,12 @@ class Home:
 
     def texts(self, chat: int = OWNER) -> list[str]:
         """Return messages to people, without alarms and without times of receipts."""
-        told = ("⚠ Stuck", "✓ Resolved", "(again) ⚠", "(again) ✓")
+        told = ("⚠ Problem", "✓ Resolved", "(again) ⚠", "(again) ✓")
         return [remove_times(text) for text in self.fake.texts(chat) if not text.startswith(told)]
 
     def alarms(self) -> list[str]:
         """Return the alarms sent to the owner."""
-        return [text for text in self.fake.texts(OWNER) if "⚠ Stuck" in text]
+        return [text for text in self.fake.texts(OWNER) if "⚠ Problem" in text]
 
     def config(self) -> Config:
         """Return the configuration: *made*, or a default for tests."""

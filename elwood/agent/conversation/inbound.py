@@ -137,7 +137,7 @@ def decode_command(data: str | None) -> str:
 
     Forging one is the same as typing it: the channel proves the sender of a press.
 
-    >>> typed("c:/tasks page 2"), typed("c:0"), typed("q:/new")
+    >>> decode_command("c:/tasks page 2"), decode_command("c:0"), decode_command("q:/new")
     ('/tasks page 2', '', '')
     """
     command = (data or "").removeprefix(_COMMAND)

@@ -347,8 +347,8 @@ class Calibration(msgspec.Struct):
         """Update the ratio with the usage of a request of *estimated* tokens to *model*.
 
         >>> calibration = Calibration()
-        >>> calibration.learn("m", 1000, Usage(input=200, cache_read=1000))
-        >>> calibration.learn("m", 1000, Usage(input=1400))
+        >>> calibration.update("m", 1000, Usage(input=200, cache_read=1000))
+        >>> calibration.update("m", 1000, Usage(input=1400))
         >>> round(calibration.ratio, 2)
         1.24
         """
@@ -365,7 +365,7 @@ class Calibration(msgspec.Struct):
 def extract_words(text: str) -> str:
     """Return the words of people in a turn's text, in one line.
 
-    >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
+    >>> extract_words("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
     'hello there'
     """
     text = remove_opening(text)

@@ -180,7 +180,7 @@ class UsageBook:
         return f"{datetime.fromtimestamp(self._now(), ZoneInfo(self._zone)):%H:%M}"
 
     def record(self, caller: Caller, model: str, usage: Usage) -> Charged:
-        """Record and return the cost of a call, in memory until `settle` writes it."""
+        """Record and return the cost of a call, in memory until `write` writes it."""
         entry = self._charge(caller, model, usage)
         self._owed.append((entry, caller.budget))
         return entry

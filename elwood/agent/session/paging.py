@@ -13,7 +13,7 @@ _END_OF_WORD = re.compile(r"\w\Z")
 def parse_page(given: str) -> tuple[str, int]:
     """Split the arguments of a command into the text before the page, and the page.
 
-    >>> asked_page("all page 3"), asked_page("all"), asked_page("page 2")
+    >>> parse_page("all page 3"), parse_page("all"), parse_page("page 2")
     (('all', 3), ('all', 1), ('', 2))
     """
     before, page, number = given.rpartition("page ")

@@ -79,7 +79,7 @@ class ConfigErrors(CliFailure):
 def format_key(where: Where) -> str:
     """Format *where* as a dotted key.
 
-    >>> dotted(("telegram", "owners", 0))
+    >>> format_key(("telegram", "owners", 0))
     'telegram.owners[0]'
     """
     text = ""

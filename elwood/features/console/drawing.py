@@ -357,9 +357,9 @@ def assign_keys(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
 
     Choices after the ninth number have the key "".
 
-    >>> [key for key, _ in keyed([Choice("Always", "/allow X always"), Choice("Deny", "/deny X")])]
+    >>> [key for key, _ in assign_keys([Choice("Always", "/allow X always"), Choice("Deny", "/deny X")])]
     ['a', 'n']
-    >>> [key for key, _ in keyed([Choice("Tea", "Tea"), Choice("/deny X", "/deny X")])]
+    >>> [key for key, _ in assign_keys([Choice("Tea", "Tea"), Choice("/deny X", "/deny X")])]
     ['1', '2']
     """
     numbers = iter(NUMBERS)

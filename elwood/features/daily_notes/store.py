@@ -99,7 +99,7 @@ class DailyNotes:
         self._anchor = anchor
         # The current day, and the first line of its note.
         self._begun = ("", "")
-        # By session; the first `settle` writes them together.
+        # By session; the first `write_turns` writes them together.
         self._gathered: dict[str, FinishedTurn] = {}
         self._writing = Lock()
         # When the last recall was read, and its text.
@@ -110,7 +110,7 @@ class DailyNotes:
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
     def gather(self, session: str, turn: FinishedTurn) -> None:
-        """Queue *turn* for writing with others of its day; the caller must `settle` it later."""
+        """Queue *turn* for writing with others of its day; the caller must call `write_turns` later."""
         self._gathered[session] = turn
 
     async def write_turns(self, session: str) -> bool:

@@ -48,7 +48,7 @@ SHOWN_TOKENS = 6_000
 MAX_SAID, MAX_ARGUMENTS = 2_000, 200
 # Known facts that the observer reads, so that it uses their keys.
 MAX_KNOWN = 100
-# Words that `normal` removes.
+# Words that `normalize` removes.
 _EMPTY = frozenset(
     [
         *("the", "a", "an", "owner", "owner's", "user", "user's", "my"),
@@ -106,9 +106,9 @@ class LearningPlan(msgspec.Struct, frozen=True):
 def normalize(text: str) -> str:
     """Normalize *text* so that two wordings of a fact compare equal.
 
-    >>> normal("The owner's  sister is Ada.") == normal("owner's sister is ADA")
+    >>> normalize("The owner's  sister is Ada.") == normalize("owner's sister is ADA")
     True
-    >>> normal("It is -5 €.") == normal("It is 5 €.")
+    >>> normalize("It is -5 €.") == normalize("It is 5 €.")
     False
     """
     return " ".join(word for word in pieces(_plain(text)) if word not in _EMPTY)
@@ -294,7 +294,7 @@ def plan_decision(
 def list_observations(pending: Iterable[Observation]) -> str:
     """Format the pending observations, the newest first, for the owner.
 
-    >>> listing([])
+    >>> list_observations([])
     'Nothing is waiting for your answer.'
     """
     shown: dict[str, list[Observation]] = {}

@@ -441,7 +441,7 @@ class NoteStore:
     def learn(
         self, found: Sequence[Observation], batch: str, settings: LearningSettings
     ) -> LearningPlan:
-        """Apply the plan for the facts *found* in one pass (`learning.learn`).
+        """Apply the plan for the facts *found* in one pass (`learning.plan_changes`).
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """

@@ -156,7 +156,7 @@ HEAD = (
 def format_catalogue(skills: Sequence[Skill], budget: int) -> str:
     """List *skills* for the system prompt, in about *budget* tokens; "" if there are none.
 
-    The rest is counted; `matching` still finds it.
+    The rest is counted; `find_matching` still finds it.
     """
     if not skills:
         return ""
@@ -217,10 +217,10 @@ def match_command(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | 
     Telegram commands have no dashes: ``_`` is used for one.
 
     >>> skills = [Skill(name="code-review", description="Review changes.", body="")]
-    >>> found = called(skills, "/code_review the last commit")
+    >>> found = match_command(skills, "/code_review the last commit")
     >>> found and (found[0].name, found[1])
     ('code-review', 'the last commit')
-    >>> called(skills, "/code")
+    >>> match_command(skills, "/code")
     """
     word, *rest = message.split(maxsplit=1) or [""]
     name = word[1:].split("@")[0].rstrip(":.").replace("_", "-").casefold()

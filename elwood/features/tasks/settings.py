@@ -114,7 +114,7 @@ def _shorter(most: int) -> Check:
 def read_route(text: str) -> Route:
     """Parse a route: channel[:chat[:thread]].  Raises BadSetting.
 
-    Without a chat, `Route.chat` is empty: the owner's chat.  `Channels.completed` adds whether the
+    Without a chat, `Route.chat` is empty: the owner's chat.  `Channel.set_privacy` adds whether the
     chat is private.
     """
     found = _ROUTE.fullmatch(text)

@@ -1,7 +1,7 @@
 """The present activity of every actor: the data of ``elwood inspect`` and the watchdog.
 
 The supervisor has one `ActorStatus` per actor. Code that waits for the outside world or for another
-actor uses ``waiting(...)``; code that retries after an error calls ``report_error(...)``; code that
+actor uses ``show_wait(...)``; code that retries after an error calls ``report_error(...)``; code that
 finds something a person should know calls ``report_warning(...)``. Outside a supervised actor they
 do nothing.
 """
@@ -57,7 +57,7 @@ class Trouble(msgspec.Struct):
 
 
 class ActorStatus(msgspec.Struct, eq=False):
-    """The present activity of one actor; written by the runtime, `waiting` and `report_error`."""
+    """The present activity of one actor; written by the runtime, `show_wait` and `report_error`."""
 
     name: str
     capacity: int

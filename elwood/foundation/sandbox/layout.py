@@ -1,6 +1,6 @@
-"""The files that a command sees: the system, the workspace without secrets, and lent folders.
+"""The files that a command sees: the system, the workspace without secrets, and mounted folders.
 
-Lent folders are outside the workspace and read-only, except mounts that the owner made writable.
+Mounted folders are outside the workspace and read-only, except mounts that the owner made writable.
 The owner names them, and they are resolved once: links in them cannot lead a command elsewhere,
 because each backend mounts them at its own paths or forbids all other files.
 """

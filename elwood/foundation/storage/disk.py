@@ -34,8 +34,10 @@ def describe_room(spaces: Mapping[str, Space], low: float, full: float) -> str:
     *low* and *full* are per cent in use: the owner is warned from *low* on; no new work is accepted
     from *full* on.
 
-    >>> warning({"the state": Space(92, 8)}, 90, 95), warning({"the state": Space(50, 50)}, 90, 95)
-    ('more than 90 % of the disk with the state is in use; at 95 % I take no new work', '')
+    >>> describe_room({"the state": Space(92, 8)}, 90, 95)
+    'more than 90 % of the disk with the state is in use; at 95 % I stop taking new work'
+    >>> describe_room({"the state": Space(50, 50)}, 90, 95)
+    ''
     """
     where = _fuller(spaces, low)
     return f"{where}; at {full:g} % I stop taking new work" if where else ""

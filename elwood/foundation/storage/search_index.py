@@ -87,7 +87,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
-    Match all words in any form (`widened`); if there are no results, all but one; then any. With
+    Match all words in any form (`widen_query`); if there are no results, all but one; then any. With
     *any*, match any word in its exact form. Without *untrusted*, leave out documents that may
     contain strangers' words.
     """
@@ -139,7 +139,7 @@ def group_hits(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     *updated* is only compared, so no clock is needed.
 
     >>> old, new = SearchHit("old", 1.1, "2026-01-01"), SearchHit("new", 1.0, "2026-02-01")
-    >>> [[hit.key for hit in group] for group in grouped([old, new, SearchHit("off", 0.2)])]
+    >>> [[hit.key for hit in group] for group in group_hits([old, new, SearchHit("off", 0.2)])]
     [['new', 'old'], ['off']]
     """
     best = 0.0
@@ -155,7 +155,7 @@ def group_hits(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
 
 
 def rank_keys(hits: Iterable[SearchHit]) -> list[str]:
-    """Return the keys, best first; among about equal matches the newest (`grouped`)."""
+    """Return the keys, best first; among about equal matches the newest (`group_hits`)."""
     return [hit.key for group in group_hits(hits) for hit in group]
 
 

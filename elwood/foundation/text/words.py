@@ -91,9 +91,9 @@ def pieces(text: str) -> list[str]:
 def parse_query(query: str) -> tuple[str, ...]:
     """Return the search words of *query*, without duplicates.
 
-    >>> asked("When is my sister's birthday?")
+    >>> parse_query("When is my sister's birthday?")
     ('sister', 'birthday')
-    >>> asked("who?")
+    >>> parse_query("who?")
     ('who',)
     """
     found = words(query)
@@ -119,9 +119,9 @@ def widen_query(chosen: Sequence[str], least: int) -> str:
 
     A word also matches by its stem, inside compounds (`parts`), and by both of its own parts.
 
-    >>> widened(["books", "rad"], 2)
+    >>> widen_query(["books", "rad"], 2)
     '"book"* AND {key tags text} : "rad"*'
-    >>> widened(["zahnarzt"], 1)
+    >>> widen_query(["zahnarzt"], 1)
     '("zahnarzt"* OR ("zahn" AND ("arzt")))'
     """
     return _combine([_forms(word) for word in chosen], least)
@@ -182,7 +182,7 @@ def matches(word: str, other: str) -> bool:
 def count_words(text: str, chosen: Sequence[str]) -> int:
     """Count the words of *chosen* that are in *text*.
 
-    >>> having("My sisters like tea.", ["sister", "coffee"])
+    >>> count_words("My sisters like tea.", ["sister", "coffee"])
     1
     """
     there = set(words(text))

@@ -269,7 +269,7 @@ def get_answer(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
 
     >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, bounds=RunBounds("t"))
     >>> cut = entries.CallEnded("t1", "c", "water", "unknown", "interrupted")
-    >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
+    >>> get_answer(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
     'I was cut off in a scheduled '
     """
     bounds = turn.bounds

@@ -99,7 +99,7 @@ def activity(
 def _count_reads(kinds: Sequence[str]) -> str:
     """Count the reads of each kind.
 
-    >>> _looked_at(["file", "page", "file"])
+    >>> _count_reads(["file", "page", "file"])
     'looked at 2 files, 1 page'
     """
     told = (f"{(n := kinds.count(kind))} {kind}{'s' * (n > 1)}" for kind in sorted({*kinds}))
@@ -125,7 +125,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 def describe_ruling(ruling: str) -> str:
     """Describe who allowed or refused a call; *ruling* is the way, then the name.
 
-    >>> allowed_by("standing permission 3 of tg:1"), allowed_by("once tg:1"), allowed_by("")
+    >>> describe_ruling("standing permission 3 of tg:1"), describe_ruling("once tg:1"), describe_ruling("")
     ('standing permission', 'allowed once by you', '')
     """
     return RULINGS.get(ruling.partition(" ")[0], ruling)

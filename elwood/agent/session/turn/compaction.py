@@ -268,7 +268,7 @@ _TAGGED = re.compile(r"<summary>(.*)</summary>", re.DOTALL)
 
 
 def judge(completion: Completion, replaced: int, most: int) -> str:
-    """Return the summary in a model's answer.  Raises Unfit.
+    """Return the summary in a model's answer.  Raises NoSummary.
 
     It must be shorter than the *replaced* tokens, and have at most *most* tokens.
     """
