@@ -74,8 +74,8 @@ def bind(
 ) -> Iterator[None]:
     """Add *session* and *turn* to every line logged inside, also by tasks started there.
 
-    *message* is the id of the message or scheduled task that caused the work inside; `get_bound` passes
-    it to other actors.  None leaves a field unchanged.
+    *message* is the id of the message or scheduled task that caused the work inside; `get_bound`
+    passes it to other actors.  None leaves a field unchanged.
     """
     before = _bound.get()
     fields = {"session": session, "turn": turn, "message": message}

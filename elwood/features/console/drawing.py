@@ -357,7 +357,8 @@ def assign_keys(given: Sequence[Choice]) -> list[tuple[str, Choice]]:
 
     Choices after the ninth number have the key "".
 
-    >>> [key for key, _ in assign_keys([Choice("Always", "/allow X always"), Choice("Deny", "/deny X")])]
+    >>> asked = [Choice("Always", "/allow X always"), Choice("Deny", "/deny X")]
+    >>> [key for key, _ in assign_keys(asked)]
     ['a', 'n']
     >>> [key for key, _ in assign_keys([Choice("Tea", "Tea"), Choice("/deny X", "/deny X")])]
     ['1', '2']

@@ -79,8 +79,8 @@ class DailyNotesExtension(SessionExtension):
     """The daily notes of one session; a failure to read or write them never stops a turn.
 
     A finished turn stays in the session's state until the next one ends, so after a crash it is
-    written at the next start.  Call `finish_previous_turn` before the next turn or the session ends.  *now* is
-    Unix time.
+    written at the next start.  Call `finish_previous_turn` before the next turn or the session
+    ends.  *now* is Unix time.
     """
 
     def __init__(self, notes: DailyNotes, now: Callable[[], float], log: SessionLog) -> None:

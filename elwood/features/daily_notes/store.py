@@ -110,7 +110,7 @@ class DailyNotes:
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
     def gather(self, session: str, turn: FinishedTurn) -> None:
-        """Queue *turn* for writing with others of its day; the caller must call `write_turns` later."""
+        """Queue *turn* for writing with others of its day; call `write_turns` later."""
         self._gathered[session] = turn
 
     async def write_turns(self, session: str) -> bool:

@@ -1,9 +1,9 @@
 """The present activity of every actor: the data of ``elwood inspect`` and the watchdog.
 
 The supervisor has one `ActorStatus` per actor. Code that waits for the outside world or for another
-actor uses ``show_wait(...)``; code that retries after an error calls ``report_error(...)``; code that
-finds something a person should know calls ``report_warning(...)``. Outside a supervised actor they
-do nothing.
+actor uses ``show_wait(...)``; code that retries after an error calls ``report_error(...)``; code
+that finds something a person should know calls ``report_warning(...)``. Outside a supervised actor
+they do nothing.
 """
 
 from collections.abc import Callable, Iterator

@@ -87,8 +87,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
-    Match all words in any form (`widen_query`); if there are no results, all but one; then any. With
-    *any*, match any word in its exact form. Without *untrusted*, leave out documents that may
+    Match all words in any form (`widen_query`); if there are no results, all but one; then any.
+    With *any*, match any word in its exact form. Without *untrusted*, leave out documents that may
     contain strangers' words.
     """
 

@@ -647,7 +647,8 @@ async def test_troubles_and_warnings_are_sent(world: World) -> None:
         await h.quiet()
         stop.set()
     (said,) = world.said
-    assert said.splitlines()[-2:] == ["it rains", "Problem in attic: the roof failed 3 times: it leaks"]
+    problem = "Problem in attic: the roof failed 3 times: it leaks"
+    assert said.splitlines()[-2:] == ["it rains", problem]
 
 
 async def test_the_model_call_overlaps_the_sync(world: World) -> None:

@@ -125,8 +125,8 @@ def _numbers(numbers: Sequence[int]) -> str:
 def describe_ruling(ruling: str) -> str:
     """Describe who allowed or refused a call; *ruling* is the way, then the name.
 
-    >>> describe_ruling("standing permission 3 of tg:1"), describe_ruling("once tg:1"), describe_ruling("")
-    ('standing permission', 'allowed once by you', '')
+    >>> [describe_ruling(one) for one in ("standing permission 3 of tg:1", "once tg:1", "")]
+    ['standing permission', 'allowed once by you', '']
     """
     return RULINGS.get(ruling.partition(" ")[0], ruling)
 
