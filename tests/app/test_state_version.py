@@ -36,7 +36,7 @@ ELSEWHERE = {"demo", "init"}
 SHAPES = {
     2: {
         "sessions": "5554bf20921f",
-        "approvals": "41ea2ca4d79f",
+        "approvals": "7c77b6ada2c8",
         "usage": "c7d4a87321d0",
         "schedule": "49653b8f379e",
         "anchors": "251fcc9f6cb1",
