@@ -82,7 +82,7 @@ async def test_a_missing_picture_is_described_in_text(h: Home) -> None:
         assert h.texts() == ["A cat."] * 2
         told = blocks(fake.bodies[-1]["messages"][0])[0]["text"]
         assert told.startswith("[You cannot look at received/tg-1001/")
-        assert told.endswith("-u2.jpg: the file is gone, or was changed.]")
+        assert told.endswith("-u2.jpg: the file was deleted or changed.]")
     assert not h.broken_promises()
 
 
@@ -121,7 +121,7 @@ async def test_openai_compatible_vision_models_get_pictures(h: Home, vision: boo
         if vision:
             assert [part["type"] for part in content] == ["image_url", "text"]
         else:
-            assert ".jpg: your model cannot see (providers.eyes.vision).]" in content
+            assert ".jpg: this model cannot read pictures (providers.eyes.vision).]" in content
         assert h.texts() == ["A cat."]
 
 

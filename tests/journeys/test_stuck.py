@@ -88,7 +88,7 @@ def _(h: Home) -> None:
     h.fake.say("call deaf it")
 
 
-@kind("the model is silent", 330, "models: a response of scripted/m has taken")
+@kind("the model is silent", 330, "models: a response from scripted/m has taken")
 def _(h: Home) -> None:
     async def silent(request: ModelRequest) -> Completion:
         await trio.sleep_forever()

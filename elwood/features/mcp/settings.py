@@ -171,13 +171,13 @@ def added_path(state: Path) -> Path:
 
 
 def read_added(state: Path) -> dict[str, AddedServer]:
-    """Load the servers that were added by a command; none if the file is not ours to read.
+    """Load the servers that were added by a command.
 
-    Blocks.  Raises msgspec.DecodeError if the file is damaged.
+    Blocks.  Raises msgspec.DecodeError if the file is damaged, OSError if it cannot be read.
     """
     try:
         content = added_path(state).read_bytes()
-    except (FileNotFoundError, PermissionError):
+    except FileNotFoundError:
         return {}
     return msgspec.json.decode(content, type=dict[str, AddedServer])
 
@@ -198,6 +198,8 @@ def _collect(tables: Mapping[str, ServerSettings], config: Config, report: Repor
         state = config.get(Paths).state
         try:
             added = read_added(state)
+        except OSError:
+            pass  # whoever needs the state folder reports it
         except msgspec.DecodeError:
             report(("mcp_servers",), f"{added_path(state)} is damaged", "restore or delete it")
     own = {name: one.settings for name, one in added.items() if name not in tables}

@@ -235,7 +235,7 @@ async def test_an_error_for_people_is_not_retried(
         for answer in answers:
             assert isinstance(answer, ModelUnavailable)
             assert "scripted; tried at 12:00" in answer.why
-        assert list(it.troubles()) == ["a"]
+        assert list(it.troubles()) == ["reaching a"]
         # A person repaired it: one probe after the pause finds out.
         a.otherwise = None
         await trio.sleep(1000)
@@ -356,7 +356,7 @@ async def test_without_a_network_the_turn_waits(tmp_path: Path, clock: MockClock
             assert [stuck.actor for stuck in it.actor_table.stuck()] == ["models"]
             await trio.sleep(370)
             assert answers == []
-            assert it.troubles() == {"a": "a (m) cannot be reached: scripted"}
+            assert it.troubles() == {"reaching a": "a (m) cannot be reached: scripted"}
             assert [stuck.actor for stuck in it.actor_table.stuck()] == ["models"]
             a.otherwise = None
         assert isinstance(answers[0], Completion)

@@ -100,7 +100,7 @@ async def test_a_permission_for_a_server_holds_until_others_may_steer(tmp_path: 
         assert "\nd\n" in await house.allow("once")
         # Now the words of two may prompt calls of one.
         said = await house.call("one__echo", text="e")
-        assert "text from MCP server one and MCP server two may have prompted it" in said
+        assert "text from the MCP server one and the MCP server two may have prompted it" in said
         assert house.buttons == ["Allow once", "Deny", "Details"]
 
 

@@ -90,7 +90,7 @@ def _submodule(*names: str) -> Plant:
 
 
 # The refusal if the configuration names a program that no option disables.
-REFUSED = "git could run other programs; use bash -c"
+REFUSED = "git could run other programs; to ask the owner instead, use bash -c"
 CLEAN = {"attributes": "*.txt filter=x"}
 PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "fsmonitor": (_configured("core.fsmonitor"), ("git status", "git diff")),

@@ -441,7 +441,7 @@ async def test_tg_31_messages_without_a_person_are_ignored() -> None:
     [
         ({"document": {"file_id": "x", "file_size": 21 << 20}}, "document"),
         ({"voice": {"file_id": "v", "duration": 3}}, "voice message"),
-        ({"photo": "new form"}, "picture: I do not know this kind of file"),
+        ({"photo": "new form"}, "picture (I do not know this kind of file)"),
     ],
 )
 async def test_tg_23_32_unavailable_files_are_declined(
