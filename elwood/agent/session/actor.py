@@ -234,7 +234,7 @@ class SessionActor:
         """Refuse all messages, with the reason, until a person has repaired the log (CP-34)."""
         log.error("session refuses work", extra={"why": str(damage)})
         refused = Refused(f"I cannot read the log of this conversation. {damage}")
-        with show_wait(f"a person to repair the log: {damage}", limit=ALARM):
+        with show_wait(f"the repair of {damage}", limit=ALARM):
             while await self._answer_all(mailbox, refused, self._settings.idle):
                 try:
                     await self._log.open()
