@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 from zlib import crc32
@@ -49,7 +50,8 @@ from elwood.agent.session.reading.cli import since
 from elwood.agent.session.turn import prompt
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.tool import ToolFailure
-from elwood.app.config.load import ConfigErrors, load_own
+from elwood.app.config.load import load_own
+from elwood.app.config.toml_file import ConfigErrors, parse_toml
 from elwood.features.console import drawing
 from elwood.features.daily_notes import notes
 from elwood.features.mcp import adding, definitions, questions, results
@@ -258,6 +260,9 @@ CALLS: dict[str, Called] = {
     "agent.session.turn.prompt.format_words": lambda t: prompt.format_words(said_by(t)),
     "agent.session.turn.unsupported_claims.with_receipts": lambda t: with_receipts(t, turn_of(t)),
     "app.config.load.load_own": lambda t: load_own(t, HOLDING, []),
+    "app.config.toml_file.parse_toml": lambda t: parse_toml(
+        Path("a.toml"), t.encode(errors="replace")
+    ),
     "features.console.drawing.words": lambda t: drawing.words(t, 80),
     "features.console.drawing.draw_answer": lambda t: drawing.draw_answer(t, [t], 80),
     "features.console.drawing.tail": lambda t: drawing.tail(t, 80, 24),

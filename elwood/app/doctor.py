@@ -12,7 +12,8 @@ import trio
 
 from elwood.agent.feature import Feature
 from elwood.agent.session.reading.verify import journals_in
-from elwood.app.config.load import ConfigErrors, load, load_own
+from elwood.app.config.load import load, load_own
+from elwood.app.config.toml_file import ConfigErrors
 from elwood.app.main import checks, own_sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
 from elwood.foundation.command_line import show_list

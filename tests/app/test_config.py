@@ -6,8 +6,9 @@ import pytest
 
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelRole, ModelSettings, Providers
-from elwood.app.config.load import LARGEST, ConfigErrors, load, load_own
+from elwood.app.config.load import load, load_own
 from elwood.app.config.names import COMPONENTS
+from elwood.app.config.toml_file import LARGEST, ConfigErrors
 from elwood.app.main import ALL, own_sections
 from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.memory.settings import LearningSettings

@@ -22,7 +22,8 @@ from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.cli import main
-from elwood.app.config.load import ConfigErrors, load, load_own
+from elwood.app.config.load import load, load_own
+from elwood.app.config.toml_file import ConfigErrors
 from elwood.app.main import FEATURES, own_sections, tools
 from elwood.features.console.parts import commands as completed_commands
 from elwood.features.mcp.settings import ServerSettings

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 import types
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -11,14 +10,23 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import msgspec
-import re2
 
 from elwood.agent.feature import Feature
 from elwood.agent.session.settings import AGENT_FILE
 from elwood.app.config.moved import MOVED
 from elwood.app.config.names import COMPONENTS, DoubtfulSetting, KnownNames, check_names
+from elwood.app.config.toml_file import (
+    DEEPEST,
+    RIGHT_FILE,
+    SHOWN,
+    TOO_DEEP,
+    ConfigErrors,
+    Problem,
+    Tree,
+    parse_toml,
+    read_toml,
+)
 from elwood.app.main import ALL, sections, tools
-from elwood.foundation.command_line import MISCONFIGURED, CliFailure
 from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.secrets.store import SecretUnusable, look_up, read_private
 from elwood.foundation.settings import (
@@ -35,7 +43,6 @@ from elwood.foundation.settings import (
     suggest_name,
     yield_fields,
 )
-from elwood.foundation.text.lines import clip
 
 T = TypeVar("T")
 PREFIX = "ELWOOD__"
@@ -45,35 +52,8 @@ _LINE = re.compile(
     r"""(?:[ \t]+#.*)?[ \t]*"""
 )
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
-Tree = dict[str, object]
-# Bytes of a configuration file.
-LARGEST = 1_048_576
-# Depth of tables and lists, and parts of a dotted key: tomllib needs a minute for 100,000 parts.
-DEEPEST = 100
-_LONG_KEY = re2.compile(rf"(?:[\w\"'-]+[ \t]*\.[ \t]*){{{DEEPEST}}}")
 # Integers of TOML have 64 bits.
 _INTEGERS = range(-1 << 63, 1 << 63)
-# Characters of a wrong value that are shown to the operator.
-SHOWN = 60
-TOO_DEEP, RIGHT_FILE = "is nested too deeply", "check that it is the right file"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """One fault of the configuration."""
-
-    complaint: str  # place and fault
-    remedy: str  # how to correct it
-
-    def __str__(self) -> str:
-        return f"{self.complaint}; {self.remedy}"
-
-
-class ConfigErrors(CliFailure):
-    """The configuration is invalid; *problems* lists all faults, without secrets."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)), MISCONFIGURED)
-        self.problems = problems
 
 
 def format_key(where: Where) -> str:
@@ -105,7 +85,7 @@ def load(
     variables = {**_read_dotenv(path.with_name(".env"), secrets=secrets), **environ}
     try:
         loading = _Loading(path, variables, sections(features), secrets, features=features)
-        return loading.config(_read(path))
+        return loading.config(read_toml(path))
     finally:
         for name in environ.keys() - variables.keys():
             del environ[name]
@@ -117,7 +97,7 @@ def load_own(text: str, config: Config, sections: Sequence[type[Settings]]) -> C
     No variables and no secrets are used.  Raises ConfigErrors with all faults.
     """
     path = Path(AGENT_FILE)
-    return _Loading(path, {}, sections, False, config).config(_parse(path, text.encode()))
+    return _Loading(path, {}, sections, False, config).config(parse_toml(path, text.encode()))
 
 
 def _read_dotenv(path: Path, *, secrets: bool) -> dict[str, str]:
@@ -675,49 +655,3 @@ def _describe_value(value: object) -> str:
             return "null"
         case _:
             return "a date or time"
-
-
-def _read(path: Path) -> Tree:
-    """Read the file.  Raises ConfigErrors."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-    except FileNotFoundError:
-        raise _make_error(path, "there is no such file", "run: elwood init") from None
-    except OSError as error:
-        why = f"cannot be read: {error.strerror}"
-        remedy = "choose a file that the user running Elwood can read"
-        raise _make_error(path, why, remedy) from error
-    return _parse(path, content)
-
-
-def _make_error(path: Path, what: str, remedy: str) -> ConfigErrors:
-    return ConfigErrors([Problem(f"{path}: {what}", remedy)])
-
-
-def _parse(path: Path, content: bytes) -> Tree:
-    """Parse the *content* of the file *path*.  Raises ConfigErrors."""
-    if len(content) > LARGEST:
-        raise _make_error(path, f"is larger than {LARGEST} bytes", RIGHT_FILE)
-    try:
-        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # Windows editors add a BOM
-        if _LONG_KEY.search(text):
-            raise _make_error(path, f"has a key of more than {DEEPEST} parts", RIGHT_FILE)
-        return tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        # `from None`: the error holds the bytes, which may contain a secret.
-        raise _make_error(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        if not str(error).startswith(("Cannot", "Duplicate")):
-            raise _make_error(path, f"not TOML: {error}", "see https://toml.io") from None
-        place, lines = re.search(r"\(at line ([0-9]+)", str(error)), text.splitlines()
-        number = int(place[1]) if place else len(lines)
-        # Only the key is shown: the value may be a secret.
-        key = clip(lines[number - 1].partition("=")[0].strip(), SHOWN)
-        what = f"line {number}: {key} is written twice, or is both a table and a value"
-        raise _make_error(path, what, "keep one of them") from None
-    except ValueError:  # of `int`
-        raise _make_error(path, "has a number of more than 4,300 digits", RIGHT_FILE) from None
-    except RecursionError:
-        raise _make_error(path, TOO_DEEP, RIGHT_FILE) from None

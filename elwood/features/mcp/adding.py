@@ -160,7 +160,7 @@ class Described(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-def parse_block(text: str) -> dict[str, Described]:
+def parse_block(text: str | bytes) -> dict[str, Described]:
     """Parse the block that READMEs show; with or without the outer ``mcpServers``.
 
     Raises NotAddable.
@@ -193,7 +193,7 @@ def normalize_name(name: str) -> str:
 
 
 def describe_server(name: str, server: AddedServer) -> str:
-    """Describe what a server is and may do, for the owner."""
+    """Describe a server, its folders and its network, for the owner."""
     lines = [f"{name}: {server.url or ' '.join((server.command, *server.args))}"]
     for folder in server.mounts:
         does = "reads and writes" if folder.endswith(":rw") else "reads"
@@ -210,7 +210,7 @@ def describe_server(name: str, server: AddedServer) -> str:
 def find_remedies(
     errors: str, mounts: Sequence[str], *, network: bool, exists: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield remedies for what the sandbox refused, by the error output of a server.
+    """Yield remedies for refusals of the sandbox, by the error output of a server.
 
     *exists* returns True if a path is on this machine and not visible in the sandbox.
     """

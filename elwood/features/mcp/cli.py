@@ -78,8 +78,8 @@ def _read_servers(given: Namespace, workspace: Path) -> dict[str, AddedServer]:
     """Return the servers that the command line describes.  Raises NotAddable."""
     blocks = {given.name: Described("", (), {}, given.url, given.transport)}
     if given.json:
-        text = sys.stdin.read() if given.json == "-" else Path(given.json).read_text()
-        blocks = parse_block(text)
+        file = "/dev/stdin" if given.json == "-" else given.json
+        blocks = parse_block(Path(file).read_bytes())
         if given.name and len(blocks) == 1:
             blocks = {given.name: next(iter(blocks.values()))}
     elif given.words:

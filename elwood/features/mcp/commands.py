@@ -34,7 +34,7 @@ from elwood.foundation.runtime import ActorUnavailable, Address, Request, in_thr
 # Seconds for a reply of a server's actor, which never waits for the server.
 LIMIT = 20.0
 USAGE = (
-    "/mcp add NAME COMMAND…: show what a new server may do, with a button that adds it. A server "
+    "/mcp add NAME COMMAND…: show the rights of a new server, with a button that adds it. A server "
     "with secrets needs `elwood mcp add`.\n"
     "/mcp show NAME, /mcp show NAME TOOL: show a server and its tools, or all of one tool.\n"
     "/mcp enable NAME, /mcp disable NAME, /mcp restart NAME: turn a server on or off, or "

@@ -180,7 +180,7 @@ def claims_to_read(tool: ToolDefinition) -> bool:
 
 
 def describe_claim(tool: ToolDefinition) -> str:
-    """Describe what the server says about the effect of *tool*, in a few words; "" if nothing.
+    """Describe the server's claim about the effect of *tool*, in a few words; "" if none.
 
     >>> describe_claim(ToolDefinition("a", annotations='{"readOnlyHint":true}'))
     'it only reads'

@@ -37,7 +37,7 @@ def _add_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("--url", default="", help="the address of a remote server")
     what = "the block that its README shows: a file, or - for standard input"
     parser.add_argument("--json", default="", metavar="FILE", help=what)
-    what = "a variable of its environment; one that looks like a secret is kept as one"
+    what = "a variable of its environment; a value that looks like a secret is stored as a secret"
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=what)
     what = "a header that each request to --url carries; it is kept as a secret"
     parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help=what)
@@ -68,7 +68,7 @@ MCP = CliCommand(
         _cli("list", "List the servers.", "list_servers", json_switch),
         _cli(
             "probe",
-            "Start a server, and show its tools or what it lacks.",
+            "Start a server, and show its tools or its errors.",
             "probe",
             _add_name,
             "secrets",

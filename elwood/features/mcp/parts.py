@@ -113,9 +113,16 @@ class Servers:
     ) -> Callable[[Mailbox[ServerMail]], Awaitable[None]]:
         """Make a server known, with its accepted tools; return the body of its actor."""
         make = partial(_make_server, self._core, self._others, name, settings, mailbox, self._show)
-        self._settings[name], self.addresses[name] = settings, mailbox.address
+        self._settings[name] = settings
+        self.addresses[name] = address = mailbox.address
         await make().load()
-        return partial(_run_actor, make)
+
+        async def run(mailbox: Mailbox[ServerMail]) -> None:
+            if self.addresses.get(name) is not address:
+                await trio.sleep_forever()  # it was removed, and then crashed
+            await make().run(mailbox)
+
+        return run
 
     def _show(self, name: str, tools: Sequence[Tool]) -> None:
         """Offer *tools* of the server *name* to the model, instead of the earlier ones."""
@@ -193,10 +200,6 @@ class Servers:
 def _log_crash(event: Event) -> None:
     if isinstance(event, Crashed):
         log.error("actor crashed", extra={"actor": event.name}, exc_info=event.error)
-
-
-async def _run_actor(make: Callable[[], McpServer], mailbox: Mailbox[ServerMail]) -> None:
-    await make().run(mailbox)
 
 
 def _make_server(
@@ -330,7 +333,7 @@ def http_client(
 
 
 def _is_open(settings: ServerSettings, others: Gathered) -> bool:
-    """Return True if the server can pass on what it gets: it has the network or is not confined."""
+    """Return True if the server can pass on data: it has the network or is not confined."""
     is_free = settings.sandbox == "none" or not others.confined
     return bool(settings.url) or settings.network or is_free
 

@@ -46,7 +46,7 @@ def question(server: str, form: Form) -> ServerQuestion | str:
     schema = form.get("requestedSchema") or {}
     fields = schema.get("properties") or {}
     if len(fields) > MAX_FIELDS:
-        return f"it asked for more than {MAX_FIELDS} things at once"
+        return f"it asked for more than {MAX_FIELDS} things together"
     if _SECRET.search(f"{message} {fields}"):
         return "it asked for a secret, and I never send secrets in a form"
     lines = [f"The MCP server {server} asks: {message}"]

@@ -164,7 +164,7 @@ def find_program(name: str) -> Program:
 def _find_root(program: Path) -> Path:
     """Return the folder with *program* and its libraries."""
     top = program.parent.parent
-    is_own = program.parent.name == "bin" and (top / "lib").is_dir()
+    is_own = program.parent.name == "bin" and (top / "lib").is_dir() and not _is_system(program)
     return top if is_own and top not in (Path.home(), Path.home() / ".local") else program.parent
 
 

@@ -57,7 +57,7 @@ def format_answer(server: str, result: CallDone | CallFailed, settings: ServerSe
 def find_scopes(
     name: str, settings: ServerSettings, tools: Sequence[ToolDefinition]
 ) -> dict[str, ApprovalScope]:
-    """Return what a permission covers, by tool: all that only read together, any other alone."""
+    """Return the scope of a permission by tool: all reading tools together, any other alone."""
     reads = []
     for tool in tools:
         risk = settings.tools.get(tool.name, ToolRule()).risk
@@ -95,7 +95,7 @@ def make_tool(
 ) -> Tool:
     """Create the model's tool for the accepted definition *tool* of the server *name*.
 
-    A permission covers *scope*.  *is_open* returns True if the server can pass on what it gets.
+    A permission covers *scope*.  *is_open* returns True if the server can pass on data.
     """
     rule = settings.tools.get(tool.name, ToolRule())
     risk, called = rule.risk or "write", model_name(name, tool.name)
@@ -176,7 +176,7 @@ def reader_tools(
 ) -> tuple[Tool, ...]:
     """Create the tools for resources and prompts.
 
-    *is_open* returns True if a server can pass on what it gets.
+    *is_open* returns True if a server can pass on data.
     """
 
     async def ask(server: str, request: ReadResource | ReadPrompt) -> Output:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from elwood.app.config.load import ConfigErrors, load
+from elwood.app.config.load import load
+from elwood.app.config.toml_file import ConfigErrors
 from elwood.features.mcp.settings import McpServers, ServerSettings, ToolRule, is_unpinned
 from elwood.foundation.secrets.redaction import Secret
 
