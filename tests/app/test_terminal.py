@@ -25,10 +25,15 @@ from tests.app.test_cli import KEPT
 
 # Into the clipboard, the title, wipe, the same as C1, right to left, back over the line; and a
 # visible part.
-HOSTILE = "ev\x1b]52;c;ZXZpbA==\x07\x1b]0;t\x07\x1b[2J\x9b2J\x85\u202e\u2066\r\x08\x7f\u2028il"
+HOSTILE = (
+    "ev\x1b]52;c;ZXZpbA==\x07\x1b]0;t\x07\x1b[2J\x9b2J\x85\u202e\u2066\u200b\ufeff\U000e0041"
+    "\r\x08\x7f\u2028il"
+)
 # YAML accepts control characters only as escapes.
 QUOTED = "".join(f"\\u{ord(char):04x}" for char in HOSTILE)
-FORBIDDEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+FORBIDDEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200b\ufeff\U000e0000-\U000e007f]"
+)
 CONFIG = """
 [paths]
 state = "{home}/state"

@@ -18,7 +18,7 @@ from elwood.foundation.sandbox.layout import SandboxContext
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.characters import well_formed
+from elwood.foundation.text.characters import clean
 from elwood.foundation.text.lines import escape_names
 
 # Megabytes of memory for a program that reads a document or transcribes a recording.
@@ -166,7 +166,7 @@ async def write_down(
         raise NotUnderstood(f"the transcription service failed: {error.why}") from error
     except trio.TooSlowError as error:
         raise NotUnderstood("the transcription service took too long") from error
-    if not (text := well_formed(text).strip()):
+    if not (text := clean(text).strip()):
         raise NotUnderstood("it contains no words")
     return text[:MAX_TRANSCRIPT]
 

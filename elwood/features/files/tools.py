@@ -155,7 +155,7 @@ def _cut_page(file: File, given: ReadFile) -> tuple[list[str], int]:
         total += 1
         if total < given.offset or len(lines) == given.limit or room <= 0:
             continue
-        line = decode_line(raw)
+        line = decode_line(raw).removeprefix("\ufeff")
         if len(line) > MAX_LINE:
             line = f"{line[:MAX_LINE]} [… line cut, it has {len(line):,} characters]"
         room -= len(line) + 1

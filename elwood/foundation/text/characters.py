@@ -1,22 +1,34 @@
 """Single characters: clean them, count them as Telegram does, show or escape them."""
 
 import html
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-# Characters that Telegram replaces or drops (tdlib clean_input_string), C1 and DEL, which control
-# terminals, and lone surrogates, which cannot be sent.
-_UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
-_DROPPED = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]+")
+# Invisible characters that reorder text, or can hide words from people: bidirectional controls
+# (CVE-2021-42574), zero-width spaces and joiners of words, tags, variation selectors by number.
+_HIDING = "\u200b\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e01ef"
+# Their uses in writing: flags of regions, word breaks of Thai, Lao, Burmese and Khmer, and variants
+# of Chinese characters.
+_WRITING = (
+    "\U0001f3f4[\U000e0030-\U000e007a]{3,6}\U000e007f"
+    "|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]\u200b"
+    "|[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff][\U000e0100-\U000e01ef]"
+)
+_HIDDEN_TEXT = re.compile(f"({_WRITING}|[{_HIDING}])")
+# Control characters of terminals and line breaks; a newline and a tab are harmless.  Lone
+# surrogates cannot be sent.
+_CONTROLS = "\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+_UNCLEAN = re.compile(f"[{_CONTROLS}{_HIDING}]")
+_COMMANDS = re.compile(f"({_WRITING}|[{_CONTROLS}{_HIDING}])")
+# Escape sequences of terminals, such as colours, and other control characters.
+_DROPPED = re.compile("\x1b\\[[0-?]{0,32}[@-~]|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_PAIR = re.compile("([\ud800-\udbff][\udc00-\udfff])")
 _BREAKS = re.compile("\r\n?|[\u2028\u2029]")
-# Control characters of terminals, and invisible direction marks and line breaks (CVE-2021-42574);
-# a newline and a tab are harmless.
-_COMMANDS = re.compile("([\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])")
 
 
 # Characters per call of a regular expression or codec, which blocks all threads, for 5 ms.
@@ -53,17 +65,15 @@ def substitute(pattern: re.Pattern[str], replace: Callable[[str], str], text: st
 
 
 def clean(text: str) -> str:
-    """Remove control characters except newline and tab, and lone surrogates.
+    """Remove control characters except newline and tab, and lone surrogates; show hidden text.
 
-    Direction overrides are also removed: Telegram drops them, and they disguise file names.
-
-    >>> clean("a\\x00b\\r\\nc\\x1b[0m\\ud800")
-    'ab\\nc[0m\ufffd'
+    >>> clean("a\\x00b\\r\\nc\\x1b[0m\\ud800\\u202e")
+    'ab\\nc\ufffd⟨U+202E⟩'
     """
     if _UNCLEAN.search(text) is None:
         return text
-    text = _DROPPED.sub("", _BREAKS.sub("\n", text))
-    return well_formed(text)
+    text = well_formed(_DROPPED.sub("", _BREAKS.sub("\n", text)))
+    return substitute(_HIDDEN_TEXT, _escape_one, text)
 
 
 def well_formed(text: str) -> str:
@@ -84,21 +94,21 @@ def _join_pair(pair: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape terminal control characters as their numbers.
+    """Escape terminal control characters, and hidden text, as their numbers.
 
     >>> printable("a\\tb\\x1b[2Jc\\x9b1m\\r\\n")
     'a\\tb⟨U+001B⟩[2Jc⟨U+009B⟩1m\\n'
     """
-    return substitute(_COMMANDS, lambda char: _escape(char, 1), text.replace("\r\n", "\n"))
+    return substitute(_COMMANDS, _escape_one, text.replace("\r\n", "\n"))
 
 
 def printable_json(text: str) -> str:
-    r"""Escape terminal control characters in JSON, without changing its meaning.
+    r"""Escape terminal control characters and hidden text in JSON, without changing its meaning.
 
     >>> printable_json('{"a": "\x9b1m"}')
     '{"a": "\\u009b1m"}'
     """
-    return substitute(_COMMANDS, lambda char: f"\\u{ord(char):04x}", text)
+    return substitute(_COMMANDS, lambda found: json.dumps(found)[1:-1], text)
 
 
 def utf16_length(text: str) -> int:
@@ -212,6 +222,11 @@ def _nature(char: str) -> tuple[bool, bool]:
         or any(first <= ord(char) <= last for first, last in _SELECTORS)
     )
     return hidden, category in ("Mn", "Mc")
+
+
+def _escape_one(found: str) -> str:
+    """Escape a character; *found* with several is a use in writing."""
+    return found if len(found) > 1 else _escape(found, 1)
 
 
 @lru_cache(maxsize=4096)

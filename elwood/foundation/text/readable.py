@@ -16,7 +16,7 @@ from elwood.foundation.text.lines import fence_of
 # Invisible characters that can hide text from a reader: soft hyphen, marks of width, direction and
 # variation, tags.  Joiners stay: some scripts and emoji need them.
 _INVISIBLE = re.compile(
-    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2060-\u206f"
+    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufe00-\ufe0e\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _HTML = ("text/html", "application/xhtml+xml")

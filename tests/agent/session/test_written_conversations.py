@@ -41,7 +41,7 @@ HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "```\n# a heading\n[a link](javascript:alert(1))\n```",
     "````````\n<b>bold</b>\n~~~",
-    "\u202eright to left\u202c \u2067isolate",
+    "\u202eright to left\u202c \u2067isolate \u200b \u2066 \U000e0041",
     '" onmouseover="alert(1)" x="',
     "</style></title><style>*{display:none}</style>",
     "--><!-- ]]> &lt;script&gt; &#60;",
@@ -304,9 +304,13 @@ def block_kinds(markdown: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_control_characters_are_removed(format_: Format) -> None:
     log = build_conversation("".join(HOSTILE))
-    text = export_conversation("\u202e\x1bx", History("s", number_entries(log)), UTC, format_, str)
+    text = export_conversation(
+        "\u202e\x1bx\u200b", History("s", number_entries(log)), UTC, format_, str
+    )
 
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u200b\u2066\U000e0041\ud800-\udfff]", text
+    )
     text.encode()
 
 

@@ -15,9 +15,11 @@ PIECES = [
     "# ", "\n", "\n\n", "- ", "  - ", "1. ", "> ", "```sh\n", "```\n", "`", "**", "~~", "---\n",
     "| a | b |\n", "|-|-|\n", "[a](https://example.org)", "![p](x)", "<b>", "&amp;", "\t", "word",
     "x" * 50, "漢字", "e\u0301", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "שלום", "[red]",
-    ":smile:", "\u202e", "\x1b[2J", "\x9b1m", "\r", "\x07",
+    ":smile:", "\u202e", "\u200b", "\ufeff", "\U000e0041", "\x1b[2J", "\x9b1m", "\r", "\x07",
 ]  # fmt: skip
-ACTED_ON = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+ACTED_ON = re.compile(
+    "[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200b\ufeff\U000e0000-\U000e007f]"
+)
 
 
 def shown(drawn: list[Line]) -> list[str]:

@@ -275,7 +275,7 @@ async def test_a_voice_message_is_transcribed_by_a_service_and_stays_the_owners(
 
     async def service(request: Request) -> Reply:
         asked.append(request)
-        return json_reply({"text": " buy milk "}, 200 if len(asked) < 3 else 500)
+        return json_reply({"text": " buy\x1b[1m milk "}, 200 if len(asked) < 3 else 500)
 
     async with serving(service) as url, fake_telegram(clock=at_start) as fake:
         media = {"transcription_url": f"{url}/v1", "transcription_model": "w"}

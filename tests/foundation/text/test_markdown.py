@@ -144,15 +144,25 @@ LINKS: list[tuple[str, str, Shown]] = [
 ]  # fmt: skip
 
 
-# Characters that cannot be sent are removed.
+# Joiners, a family, the flag of England, words of Khmer, a variant of a Chinese character.
+VISIBLE = (
+    "\u0645\u06cc\u200c\u0634",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    "\u1780\u200b\u1781",
+    "\u845b\U000e0100",
+)
+# Characters that cannot be sent are removed; those that can hide text are shown.
 UNSENDABLE: list[tuple[str, str, Shown]] = [
-    ("a\0b\x07c\x1b[31md\x7fe\x9bf", "abc[31mdef", []),
+    ("a\0b\x07c\x1b[31md\x7fe\x9bf", "abcdef", []),
     ("a\tb", "a\tb", []),
     ("a\r\nb\rc", "a\nb\nc", []),
-    ("a\u2028b\u202ec", "a\nbc", []),
+    ("a\u2028b\u202ec", "a\nb⟨U+202E⟩c", []),
     ("x\ud83d y", "x\ufffd y", []),
+    ("\u2066a\u200b\ufeff\U000e0041", "⟨U+2066⟩a⟨U+200B⟩⟨U+FEFF⟩⟨U+E0041⟩", []),
+    *((text, text, []) for text in VISIBLE),
     ("\ud83d\ude00", "\N{GRINNING FACE}", []),
-    ("**x** a&#13;b&#x202e;c&#0;", "x a\nbc\ufffd", [("bold", "x")]),
+    ("**x** a&#13;b&#x202e;c&#0;", "x a\nb⟨U+202E⟩c\ufffd", [("bold", "x")]),
 ]
 
 

@@ -36,6 +36,8 @@ _LATIN = str.maketrans({pair[0]: pair[-1] for pair in _DRAWN_LIKE.split()})
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 # Invisible characters of Markdown; `_` is handled separately, since names contain it.
 _UNSEEN = str.maketrans("", "", "*`~\\|[]")
+# An invisible character, as `clean` shows it.
+_ESCAPE = re.compile(r"⟨U\+[0-9A-F]{4,5}⟩")
 # An entity that becomes a line break in Markdown.
 _BREAK = re.compile(r"&(?=#0*(?:10|13|8232|8233);|#x0*(?:a|d|2028|2029);|NewLine;)", re.I)
 _GAP = r"[\W_]*"
@@ -211,7 +213,7 @@ def fold(line: str) -> str:
     """
     if line.isascii() and "&" not in line:
         return line.translate(_UNSEEN).lower()
-    line = unescape_entities(line)
+    line = _ESCAPE.sub("", unescape_entities(line))
     drawn = {char: _draw_character(char) for char in set(line)}
     return "".join(map(drawn.__getitem__, line))
 
