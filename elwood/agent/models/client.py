@@ -208,7 +208,8 @@ class HttpProvider(ABC):
         except Unreachable as error:
             raise self.failure("offline", error.why) from error
         except Interrupted as error:
-            raise self.failure("stalled" if error.stalled else "cut", error.why) from error
+            fault: FailureKind = "stalled" if error.stalled else "cut"
+            raise self.failure("nonsense" if error.too_long else fault, error.why) from error
         if stream.error is not None:
             raise self.judge(0, stream.error)
         return stream.completion()

@@ -67,13 +67,15 @@ class Unreachable(Exception):
 class Interrupted(Exception):
     """The request was sent, at least in part, without a complete response: it may have acted.
 
-    *stalled* is True after a read timeout, False if the connection broke.
+    *stalled* is True after a read timeout, *too_long* for a response above its limit; otherwise
+    the connection broke.
     """
 
-    def __init__(self, why: str, *, stalled: bool = False) -> None:
+    def __init__(self, why: str, *, stalled: bool = False, too_long: bool = False) -> None:
         super().__init__(why)
         self.why = why
         self.stalled = stalled
+        self.too_long = too_long
 
 
 class Origin(NamedTuple):

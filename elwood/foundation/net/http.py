@@ -210,7 +210,7 @@ class Exchange:
         async for part in self:
             size += len(part)
             if size > limit:
-                raise Interrupted(f"the answer is longer than {limit} bytes")
+                raise Interrupted(f"the answer is longer than {limit} bytes", too_long=True)
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -349,5 +349,6 @@ class EventParser:
                 self._data, self._size = [], 0
         self._line += rest
         if len(self._line) + self._size > self._limit:
-            raise Interrupted(f"an event in the stream is longer than {self._limit} bytes")
+            why = f"an event in the stream is longer than {self._limit} bytes"
+            raise Interrupted(why, too_long=True)
         return events

@@ -7,13 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.client import ModelFailure
-from elwood.agent.models.messages import Spending
+from elwood.agent.models.client import MAX_ERROR, ModelFailure
+from elwood.agent.models.messages import ModelUnavailable, Spending
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ProviderSettings
-from elwood.foundation.net.http import Client
+from elwood.foundation.net.http import MAX_EVENT, Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.agent.models.test_actor import RunningModels, run_models
 from tests.agent.models.test_actor import make_request as asked
@@ -189,3 +190,22 @@ async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
             await gone.wait()
         assert isinstance(await it.ask(), Completion)
         assert (await it.models.ask(Spending(session="s"))).session.estimated
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        Reply(headers=SSE, pieces=(b"data: ", b"x" * MAX_EVENT)),
+        Reply(headers={"content-type": "text/plain"}, pieces=(b"x" * (MAX_ERROR + 1),)),
+    ],
+)
+async def test_a_response_that_is_too_long_is_asked_for_once_more(
+    endless: Reply, tmp_path: Path, mock_clock: MockClock
+) -> None:
+    mock_clock.rate = 20  # the retry is a second later
+    fake = FakeModels(otherwise=lambda body: Bytes(endless))
+    async with run_real_provider(tmp_path, fake) as it:
+        result = await it.ask()
+    assert isinstance(result, ModelUnavailable)
+    assert "longer than" in result.why
+    assert fake.count == 2

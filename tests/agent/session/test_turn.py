@@ -120,6 +120,8 @@ async def test_reads_run_in_parallel_and_writes_in_order() -> None:
         ("look", '{"name": "x", "more": 1}', "unknown field `more`"),
         ("look", '{"name": "x"', "bad arguments for look"),  # LLM-14
         ("look", '{"name": "\\ud800"}', "bad arguments for look"),
+        ("look", '{"name": "x", "name": "y"}', "the key 'name' occurs 2 times; give it once"),
+        ("look", '{"name": "x", "n\\u0061me": "y"}', "the key 'name' occurs 2 times"),
         ("fail", "{}", "there is nothing to do it with"),
         ("crash", "{}", "crash crashed (ZeroDivisionError)"),
     ],

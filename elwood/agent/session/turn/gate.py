@@ -4,8 +4,9 @@ The log holds the start of a call before the call has any effect, and its result
 learns of it.
 """
 
+import json
 import logging
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -281,8 +282,10 @@ class Gate:
             raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
         tool = self._tools[call.name]
         try:
-            return tool, msgspec.json.decode(call.arguments or "{}", type=tool.input)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+            given = msgspec.json.decode(call.arguments or "{}", type=tool.input)
+            json.loads(call.arguments or "{}", object_pairs_hook=_refuse_repeated, parse_int=str)
+            return tool, given
+        except (ValueError, RecursionError) as error:
             raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
     async def _get_approval(
@@ -620,6 +623,13 @@ class Gate:
         """Return True if *call* changes nothing, so that it may run concurrently and again."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"
+
+
+def _refuse_repeated(pairs: Sequence[tuple[str, object]]) -> None:
+    """Raise ValueError for a repeated key of a JSON object: a person may read the other value."""
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise ValueError(f"the key {one_line(key)!r} occurs {count} times; give it once")
 
 
 def _check_nested(outer: Tool, tool: Tool) -> None:
