@@ -478,6 +478,7 @@ class Life:
                 random=core.environment.random,
                 now=core.clock.now,
                 commands=others.commands,
+                note_return=core.note_return,
             )
 
             async def intake(mailbox: Mailbox[None]) -> None:

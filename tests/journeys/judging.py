@@ -123,7 +123,9 @@ def _outcomes(entries: Sequence[Entry]) -> list[str]:
     replies = [entry for entry in entries if isinstance(entry, Replied)]
     received = Counter(entry.id for entry in entries if isinstance(entry, Received))
     outcomes = Counter(id_ for reply in replies for id_ in reply.inputs)
-    delivered = Counter(entry.reply for entry in entries if isinstance(entry, Delivered))
+    ends = {entry.reply: entry for entry in entries if isinstance(entry, Delivered)}
+    delivered = Counter(e.reply for e in entries if isinstance(e, Delivered) and not e.away)
+    delivered.update(reply for reply, entry in ends.items() if entry.away)
     wanted = Counter(reply.reply for reply in replies if not reply.quiet)
     found = [f"P1: {id_} was accepted {n} times" for id_, n in received.items() if n > 1]
     found += [f"P1: {id_} has {outcomes[id_]} outcomes" for id_ in received if outcomes[id_] != 1]
@@ -147,7 +149,8 @@ def expected_messages(
     entries: Iterable[Entry], size: MessageSize = STANDARD
 ) -> Counter[tuple[str, str]]:
     """Count the messages made of the replies: chat and text."""
-    undeliverable = {e.reply for e in entries if isinstance(e, Delivered) and e.why}
+    ends = {e.reply: e.why for e in entries if isinstance(e, Delivered)}  # the last one
+    undeliverable = {reply for reply, why in ends.items() if why}
     return Counter(
         (reply.route.chat, part.text.strip())
         for reply in entries

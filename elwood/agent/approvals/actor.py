@@ -449,10 +449,12 @@ class Approvals:
     async def _ask(self, request: ApprovalRequest, route: Route, repeat: bool = False) -> None:
         """Send *request* as a message with buttons, and close an earlier message about it.
 
-        If it cannot arrive at *route*, try the other chats of owners.
+        If it cannot arrive at *route*, try the other chats of owners; but a question from an
+        owner's private chat is not for another owner of that channel.
         """
-        routes = self._channels.owner_routes()
-        others = [one for one in routes if not one.is_same_chat(route)]
+        routes, here = self._channels.owner_routes(), request.question.route
+        own = here.channel if here.is_same_chat(route) else None
+        others = [one for one in routes if not one.is_same_chat(route) and one.channel != own]
         for place in (route, *others):
             sent = await self._questions.post(
                 place,

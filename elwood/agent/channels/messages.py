@@ -33,11 +33,13 @@ class Unsent(msgspec.Struct, frozen=True):
 class Undeliverable(msgspec.Struct, frozen=True):
     """It can never arrive there (blocked, kicked, no such chat).
 
-    *first*: this is the first such reply; later ones need no new notice.
+    *first*: this is the first such reply; later ones need no new notice. *away*: the chat refuses
+    messages until its person is back.
     """
 
     why: str
     first: bool = False
+    away: bool = False
 
 
 PostResult = Sent | Unsure | Unsent | Undeliverable

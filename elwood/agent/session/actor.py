@@ -31,7 +31,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, is_stop, may_close
 from elwood.agent.session.log.turns import TOLD
-from elwood.agent.session.messages import Await, Interrupt, SessionsMail, StopRun
+from elwood.agent.session.messages import Await, Interrupt, Returned, SessionsMail, StopRun
 from elwood.agent.session.restored import close_old_work, describe_doubt
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.approval_client import ApprovalClient
@@ -197,7 +197,7 @@ class SessionActor:
         for extension in self._extensions:
             await extension.finish_previous_turn()
         state, is_behind = self._log.state, any(one.is_behind for one in self._extensions)
-        if state.is_idle and not state.pending and not is_behind:
+        if state.is_idle and not (state.pending or state.missed or is_behind):
             await self._core.live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
@@ -225,6 +225,8 @@ class SessionActor:
                 self._runner.stop(None)
             case Decided():
                 nursery.start_soon(self._runner.apply_decisions, nursery)
+            case Returned(route=route):
+                nursery.start_soon(self._delivery.send_missed, route)
             case None:
                 await self._archive_if_due()
                 return not self._log.state.is_idle
@@ -325,6 +327,8 @@ class SessionActor:
             return taken
         if inbound.principal.owner and received.bounds is None and received.route.private:
             self._core.channels.note_owner_route(received.route)
+        if state.missed and received.bounds is None:
+            nursery.start_soon(self._delivery.send_missed, received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         elif received.bounds is None:

@@ -12,13 +12,14 @@ from elwood import __version__
 from elwood.agent.approvals.messages import ApprovalsMail, Decided
 from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import is_child
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.admission import Admission
 from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals, inspect_actors
 from elwood.agent.session.live import LiveSessions
-from elwood.agent.session.messages import Interrupt, SessionsMail
+from elwood.agent.session.messages import Interrupt, Returned, SessionsMail
 from elwood.agent.session.own_config import OwnConfig
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorTable, Address, Event, Mailbox
@@ -73,7 +74,12 @@ class Core:
         """The function that sends the owner unrequested messages."""
         return TellOwner(self.channels.outboxes, self.channels.owner_routes, self.redactor)
 
-    def hint(self, hint: Decided | Interrupt) -> bool:
+    async def note_return(self, route: Route) -> None:
+        """Hint to all sessions with work left that the person at *route* can be reached again."""
+        for name in filter(self.channels.serves, await self.live.list_marked()):
+            self.hint(Returned(session=name, route=route))
+
+    def hint(self, hint: Decided | Interrupt | Returned) -> bool:
         """Send *hint* to its session; return False if there is no room."""
         return (self.children if is_child(hint.session) else self.sessions).offer(hint)
 

@@ -65,6 +65,8 @@ MAX_BEFORE = 3000
 DRAFTS_PER_TURN = 1000
 
 
+# Message before replies that their person could not get.
+MISSED = "I could not reach you, so these messages waited:"
 # Seconds after which an undelivered reply shows as stuck.
 STUCK_AFTER = 60.0
 # Characters of an undeliverable answer that the owner is shown.
@@ -184,10 +186,11 @@ class Delivery:
                         # If a power cut loses it, the part is sent again, marked as a repeat.
                         await self._log.keep(posted, *done, last_words=True, synced=False)
                         break
-                    case Undeliverable(why, first):
+                    case Undeliverable(why, first, away):
                         if first:
                             await self._tell_owner(replied, why)
-                        await self._log.keep(Delivered(replied.reply, why), last_words=True)
+                        away = away and replied.route.private and replied.text != MISSED
+                        await self._log.keep(Delivered(replied.reply, why, away), last_words=True)
                         return
                     case Unsure(crashed=crashed):
                         repeat, recorded = True, False
@@ -200,8 +203,26 @@ class Delivery:
             # Another version split it into more parts, and all parts of this version have arrived.
             await self._log.keep(Delivered(replied.reply), last_words=True)
 
+    async def send_missed(self, route: Route) -> None:
+        """Send the replies that waited for the person at *route*, who is back."""
+        waited = self._log.state.missed.items()
+        back = {reply: one for reply, one in waited if one.replied.route.is_same_chat(route)}
+        postings = list[Posting]()
+        for reply, one in back.items():
+            part = len(one.posted)
+            self._unsent.add((reply, part))
+            postings.append(Posting(reply, part, one.attempts[part] + 1))
+        if postings:
+            first = postings[0]
+            note = f"{first.reply}:missed:{first.attempt}"
+            to = back[first.reply].replied.route
+            await self._log.keep(Replied(note, None, (), to, MISSED), *postings, last_words=True)
+
     async def _tell_owner(self, replied: Replied, why: str) -> None:
-        """Report to the owner in another chat the first undeliverable answer of a chat."""
+        """Report to the owner in another chat the first undeliverable answer of a chat.
+
+        The answer in a private chat may be another owner's: it waits for its person.
+        """
         route = replied.route
 
         def elsewhere() -> list[Route]:
@@ -209,10 +230,14 @@ class Delivery:
             return [one for one in routes if not one.is_same_chat(route)]
 
         place = f"the {'chat' if route.private else 'group'} {route.chat}"
+        rest = (
+            "I send my answers when they are back."
+            if route.private
+            else "I could not post the answer below. To see later ones, use "
+            f"`elwood session show {self._log.id}` in a terminal.\n\n{shorten(replied.text, LOST)}"
+        )
         await TellOwner(self._channels.outboxes, elsewhere, self._redactor)(
-            f"I can no longer send messages to {place}: {why}. I could not post the answer below. "
-            f"To see later ones, use `elwood session show {self._log.id}` in a terminal.\n\n"
-            f"{shorten(replied.text, LOST)}"
+            f"I can no longer send messages to {place}: {why}. {rest}"
         )
 
 

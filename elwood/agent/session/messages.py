@@ -2,6 +2,7 @@ import msgspec
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation.inbound import Inbound
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.state import RunResult
 from elwood.foundation.runtime import Request
 
@@ -34,4 +35,11 @@ class Interrupt(msgspec.Struct, frozen=True):
     session: str
 
 
-SessionsMail = Inbound | Await | StopRun | Interrupt | Decided
+class Returned(msgspec.Struct, frozen=True, kw_only=True):
+    """The person at *route* can be reached again.  A hint to *session*; repeating is harmless."""
+
+    session: str
+    route: Route
+
+
+SessionsMail = Inbound | Await | StopRun | Interrupt | Decided | Returned

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -96,7 +96,8 @@ class Intake:
 
     An update is confirmed when all actors concerned have accepted it; until then Telegram keeps it,
     so nothing is stored here.  The session fetches files.  *random* and *silence* are passed to
-    `Poll`; *now* returns Unix time; *commands* are for menus.
+    `Poll`; *now* returns Unix time; *commands* are for menus; *note_return* gets the chat of a
+    person who is back.
     """
 
     def __init__(
@@ -111,10 +112,12 @@ class Intake:
         now: Callable[[], float],
         silence: float = 120.0,
         commands: Sequence[SlashCommand] = (),
+        note_return: Callable[[Route], Awaitable[None]],
     ) -> None:
         self._bot = bot
         self._settings = settings
         self._commands = commands
+        self._note_return = note_return
         self._sessions = sessions
         self._approvals = approvals
         self._outbox = outbox
@@ -325,7 +328,10 @@ class Intake:
         private = chat.type == "private"
         place = f"“{one_line(chat.title)}”" if chat.title else "it"
         gone = "they blocked me" if private else f"{by.name} removed me from {place}"
-        await self._outbox.tell(Reachable(route=route_to(chat.id), gone="" if is_there else gone))
+        route = route_to(chat.id)
+        await self._outbox.tell(Reachable(route=route, gone="" if is_there else gone))
+        if private and is_there:
+            await self._note_return(route)
         if private or chat.type == "channel" or was_there == is_there:
             return True
         log.info("membership changed", extra={"chat": chat.id, "by": by.id, "is_there": is_there})

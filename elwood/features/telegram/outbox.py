@@ -491,9 +491,10 @@ class Outbox:
         with show_wait(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, queue, post)
         is_lost = post.is_reply and queue.chat in self._unreachable
-        if isinstance(outcome, Undeliverable) and is_lost and queue.chat not in self._missed:
+        if isinstance(outcome, Undeliverable) and is_lost:
+            is_first = queue.chat not in self._missed
             self._missed.add(queue.chat)
-            outcome = Undeliverable(outcome.why, first=True)
+            outcome = Undeliverable(outcome.why, first=is_first, away=True)
         post.reply.set(outcome)
         if isinstance(outcome, Sent):
             queue.delete_ended()

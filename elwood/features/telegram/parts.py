@@ -55,6 +55,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         random=core.environment.random,
         now=core.clock.now,
         commands=others.commands,
+        note_return=core.note_return,
     )
 
     channel = TelegramChannel(

@@ -97,6 +97,7 @@ class Neighbours:
     presses: list[ButtonPressed] = attrs.field(factory=list)
     posts: list[Post] = attrs.field(factory=list)
     reached: list[Reachable] = attrs.field(factory=list)
+    returned: list[Route] = attrs.field(factory=list)
     ended: list[str] = attrs.field(factory=list)
     edits: list[Edit] = attrs.field(factory=list)
     moved: dict[str, str] = attrs.field(factory=dict)
@@ -140,6 +141,10 @@ class Neighbours:
     def _stir(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+    async def note_return(self, route: Route) -> None:
+        await trio.lowlevel.checkpoint()
+        self.returned.append(route)
 
     async def be_sessions(self, mailbox: Mailbox[SessionsMail]) -> None:
         async for mail in mailbox:
@@ -236,6 +241,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
         random=half,
         now=fake.clock,
         commands=BUILT_IN,
+        note_return=around.note_return,
     )
     children = [
         Child(outbox, around.be_outbox),

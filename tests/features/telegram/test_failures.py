@@ -184,11 +184,11 @@ async def test_tg_08_12_13_an_unreachable_recipient_is_not_retried(code: int, wh
         fake.fault("sendMessage", times=-1, chat=5, code=code, description=why)
         outcome = await out.post("x", route=Route("telegram", "5"), is_reply=True)
         shown = f"Telegram: {why[11:]}" if code == 403 else f"sendMessage: {code} {why}"
-        assert outcome == Undeliverable(shown, first=code == 403)
+        assert outcome == Undeliverable(shown, first=code == 403, away=code == 403)
         assert fake.counts["sendMessage error"] == 1
         if code == 403:  # nothing more is tried there
             again = await out.post("x", route=Route("telegram", "5"), is_reply=True)
-            assert again == Undeliverable(outcome.why)
+            assert again == Undeliverable(outcome.why, away=True)
             out.typing(route=Route("telegram", "5"))
             assert [params["chat_id"] for _, params in fake.calls] == [5]
         assert isinstance(await out.post("y"), Sent)

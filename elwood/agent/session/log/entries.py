@@ -321,10 +321,14 @@ class Posted(msgspec.Struct, frozen=True, tag="posted"):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """A reply is finished: it arrived, or *why* says why it never can."""
+    """A reply is finished: it arrived, or *why* says why it cannot.
+
+    *away*: its person blocked the bot; it is sent when they are back, with a new `Posting`.
+    """
 
     reply: str
     why: str = ""
+    away: bool = False
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed"):

@@ -49,6 +49,8 @@ from elwood.agent.session.log.turns import (
 MAX_RECEIPTS = 50
 # Remembered results of task runs. The scheduler asks for them immediately; one per possible task.
 MAX_RUNS = 200
+# Replies that wait for the return of their person.
+MAX_MISSED = 20
 # Stops whose unanswered messages can still be answered with `/answer`.
 MAX_SET_ASIDE = 3
 # Messages whose digest is remembered to detect edits without changes: these come within seconds,
@@ -89,6 +91,8 @@ class Session(Branch):
     # conversations so far: `/new` or long idleness begins one, with its own account
     conversation: int = 1
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
+    # replies that wait for the return of their person, who blocked the bot
+    missed: dict[str, Undelivered] = msgspec.field(default_factory=dict)
     # calls that wait for the owner, by `<turn>/<call>`
     pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
     # newest ended calls, of all lines
@@ -206,11 +210,16 @@ class Session(Branch):
             case entries.Replied():
                 self._reply(seq, at, entry)
             case entries.Posting(reply, part, attempt):
+                if reply in self.missed:
+                    self.undelivered[reply] = self.missed.pop(reply)
                 self.undelivered[reply].attempts[part] = attempt
             case entries.Posted(reply, part, message):
                 self.undelivered[reply].posted[part] = message
-            case entries.Delivered(reply):
-                del self.undelivered[reply]
+            case entries.Delivered(reply, away=away):
+                undelivered = self.undelivered.pop(reply)
+                if away:
+                    self.missed[reply] = undelivered
+                    _bound(self.missed, MAX_MISSED)
             case entries.Observed(upto):
                 self.observed = max(self.observed, upto)
             case entries.ModelChosen(model):
