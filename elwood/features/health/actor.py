@@ -318,6 +318,7 @@ class Health:
             nursery.cancel_scope.cancel()
         if not self._stop.is_set():  # stopped by an escalation, not from outside
             self._notify.announce_stop()
+        await self._disks.write("stopped", self._list_sent_warnings())
 
     async def _announce_states(self) -> None:
         await self._up.wait()

@@ -15,7 +15,8 @@ Refuse = Callable[[str, str, Mapping[str, str]], int | None]
 # Bytes of a request before its body, and bytes per read.
 MAX_HEAD = 1 << 14
 PIECE = 1 << 16
-# Seconds to receive a whole request, and to send the response.
+# Seconds to receive the head of a request, and the whole request; to send the response.
+HEAD_PATIENCE = 5.0
 PATIENCE = 60.0
 
 
@@ -30,8 +31,8 @@ async def serve(
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
     with suppress(trio.BrokenResourceError, trio.TooSlowError, h11.LocalProtocolError):
         try:
-            with trio.fail_after(PATIENCE):
-                body = await _read(http, stream, refuse, max_body)
+            with trio.fail_after(HEAD_PATIENCE) as limit:
+                body = await _read(http, stream, refuse, max_body, limit)
             status = body if isinstance(body, int) else await take(body)
         except h11.RemoteProtocolError as error:
             status = error.error_status_hint
@@ -42,9 +43,16 @@ async def serve(
 
 
 async def _read(
-    http: h11.Connection, stream: trio.SocketStream, refuse: Refuse, max_body: int
+    http: h11.Connection,
+    stream: trio.SocketStream,
+    refuse: Refuse,
+    max_body: int,
+    limit: trio.CancelScope,
 ) -> bytes | int:
-    """Return the body of the request, or the status that refuses it."""
+    """Return the body of the request, or the status that refuses it.
+
+    Move the deadline of *limit* when the head was accepted.
+    """
     body = b""
     while True:
         match http.next_event():
@@ -55,6 +63,7 @@ async def _read(
                 method, path = request.method.decode("latin-1"), request.target.decode("latin-1")
                 if (status := refuse(method, path, headers)) is not None:
                     return status
+                limit.deadline = trio.current_time() + PATIENCE
             case h11.Data(data=data):
                 body += data
                 if len(body) > max_body:

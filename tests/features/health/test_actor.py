@@ -498,6 +498,7 @@ async def test_health_is_written_each_minute() -> None:
         disks.full = False
         await trio.sleep(60)
         assert len(disks.written) > 2
+    assert disks.written[-1].status == "stopped"
 
 
 class Unspeakable(Exception):

@@ -16,6 +16,7 @@ from trio.testing import MockClock
 from elwood.agent.conversation.inbound import Taken
 from elwood.features.telegram.poll import CONNECTIONS, MAX_UPDATE, SECRET_HEADER, YES_WITHIN
 from elwood.foundation.net.http import Client, Interrupted
+from elwood.foundation.net.http_server import HEAD_PATIENCE
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import Neighbours, intake
 
@@ -156,7 +157,9 @@ async def test_a_silent_or_invalid_client_does_not_block_others(
         nursery.start_soon(say, b"")
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert await say(b"") == b""  # one too many
-    assert telegram.house.texts == ["still here"]
+        await trio.sleep(HEAD_PATIENCE)
+        assert await telegram.bring(telegram.update("places are free again", 2)) == 200
+    assert telegram.house.texts == ["still here", "places are free again"]
 
 
 async def test_our_webhook_is_removed_when_polling_replaces_it(
