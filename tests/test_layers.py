@@ -31,7 +31,7 @@ ORDER = [
 ]  # fmt: skip
 MODULE = re.compile(r"elwood(\.\w+)+:\w+")
 DRAWS = re.compile(
-    r"(?:rich|prompt_toolkit)\b|elwood\.features\.console\.(drawing|editing|screen|view)$"
+    r"(?:rich|prompt_toolkit)\b|elwood\.features\.console\.(drawing|editing|live|screen|view)$"
 )
 
 
@@ -121,7 +121,7 @@ def test_the_service_does_not_import_the_terminal_library() -> None:
     """They cost 13 MB and 0.2 s; a terminal client imports the screen itself."""
     here = "features/console"
     users = [p for p in HOUSE.rglob("*.py") if any(map(DRAWS.match, imports(p)))]
-    drawing = {f"{here}/{name}.py" for name in ("drawing", "editing", "screen", "view")}
+    drawing = {f"{here}/{name}.py" for name in ("drawing", "editing", "live", "screen", "view")}
     assert {path.relative_to(HOUSE).as_posix() for path in users} == drawing
 
 
@@ -231,13 +231,16 @@ def test_only_edge_files_have_effects() -> None:
 
 def test_all_output_goes_through_the_printer() -> None:
     """A new command prints, and no control character for the terminal gets through."""
-    ways = re.compile(r"\.buffer\b|__std(out|err)__|write_fd\(|/dev/tty|os\.write\([12],")
+    ways = re.compile(
+        r"\.buffer\b|__std(out|err)__|write_fd\(|/dev/tty|os\.write\([12],|open\([12],"
+    )
     found = {
         p.relative_to(HOUSE).as_posix() for p in HOUSE.rglob("*.py") if ways.search(p.read_text())
     }
     assert found == {
         "foundation/command_line.py",  # has the printer
         "agent/media/extract.py",  # is a separate process, whose output we read
+        "features/console/live.py",  # the same for one answer
         "features/console/screen.py",  # draws on the terminal, without control characters
         "foundation/sandbox/launcher.py",  # is a separate process, whose output we read
     }

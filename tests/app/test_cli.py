@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -253,12 +254,13 @@ NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 def test_an_answer_is_printed_and_remembered_by_name(tmp_path: Path) -> None:
     write_config(tmp_path, OFFLINE)
     first = elwood(tmp_path, "once", "--session", "tea", "write a.txt: green")
-    assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.startswith("I wrote a.txt:")
+    assert first.returncode == 0
+    assert re.fullmatch(r"\n— What I actually did —\n✓ write_file a.txt · \S+ #1\n", first.stderr)
+    assert first.stdout.startswith("I wrote `a.txt`:\n")
     # The model introduces itself only in the first answer of a conversation.
     assert OPENLY in first.stdout
     again = elwood(tmp_path, "once", "--session", "tea", "read a.txt")
-    assert again.stdout.startswith("Content of a.txt:\n\ngreen\n")
+    assert again.stdout.startswith("Content of `a.txt`:\n\n")
     assert OPENLY not in again.stdout
 
 
@@ -297,7 +299,7 @@ def test_the_answer_to_one_message_can_be_watched(tmp_path: Path) -> None:
     shown = []
     for option in ("--verbose", "--debug"):
         done = elwood(tmp_path, "once", option, "write a.txt: green")
-        lines = list(map(json.loads, done.stderr.splitlines()))
+        lines = [json.loads(one) for one in done.stderr.splitlines() if one.startswith("{")]
         shown.append([(line["event"], line.get("tool")) for line in lines])
         assert done.returncode == 0
         assert ("green" in done.stderr) == (option == "--debug")

@@ -494,7 +494,7 @@ class Life:
                 outbox=post.address,
                 owner=(route_to(OWNER),),
                 owners=frozenset(f"tg:{user}" for user in owners),
-                markdown=home.markdown,
+                rich_messages=home.markdown,
                 fetcher=FileFetcher(keeper, downloads.download, media, fetching),
             )
             listening = Mailbox[None]("telegram", 16)

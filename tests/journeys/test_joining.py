@@ -46,8 +46,12 @@ async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
         )
         assert (code, errors) == (0, "")
         whole = json.loads(shown)
-        assert whole.pop("answer").startswith("Heard m0003.")
+        assert whole.pop("answer") == "Heard m0003."
+        assert whole.pop("records").startswith("— What I actually did —\n✓ list_files . ·")
+        assert whole.pop("duration") > 0
+        assert whole.pop("cost") > 0
         assert whole == {
+            "models": ["anthropic/claude-sonnet-5-5"],
             "session": "tea",
             "outcome": "answered",
             "failed": False,

@@ -127,6 +127,18 @@ async def test_a_terminal_can_reconnect_to_its_conversation(h: Home) -> None:
             assert all(getattr(one, "is_old", True) for one in before)
 
 
+async def test_a_terminal_gets_the_markdown_that_the_model_wrote(h: Home) -> None:
+    """Limits of other channels do not decide about it."""
+    async with served(h), sitting(h) as me:
+        source = "**<b>** ![p](https://example.org/p.png) $a$ ||b|| [c](https://example.org)"
+        await me.ask(source)
+        await me.ask("call act quickly")
+        answers = [one for one in me.frames if isinstance(one, wire.Message)]
+        assert answers[0].markdown == f"re: {source}"
+        assert answers[-1].markdown.startswith(DONE)
+        assert answers[-1].records.startswith("— What I actually did —\n✓ act quickly")
+
+
 async def test_thinking_is_shown_redacted_and_is_not_a_message(h: Home) -> None:
     async def think(request: ModelRequest) -> Completion:
         h.show(Thought(f"{'hm ' * 9000}the token is {LOOKS_SECRET}, and so it is"))

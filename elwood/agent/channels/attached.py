@@ -172,6 +172,7 @@ class AttachedClients:
             id=id_,
             text=readable(post.part),
             markdown=post.markdown,
+            records=post.records,
             is_reply=post.is_reply,
             is_repeat=post.repeat,
             choices=_choices(post),

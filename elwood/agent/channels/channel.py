@@ -41,8 +41,6 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum text below a file, in the units of *size*."""
     files: bool = False
     """Whether the files of a message arrive with it."""
-    markdown: bool = False
-    """Whether the channel draws Markdown itself."""
     buttons: bool = False
     """Whether people can press buttons below a message."""
     fleeting: bool = False
@@ -83,6 +81,13 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     def render(self, text: str, footer: str = "", *, hide_targets: bool = True) -> tuple[Rich, ...]:
         """Format *text*, which is Markdown, as messages; deterministic."""
         return parts(text, footer, self.size, hide_targets=hide_targets)
+
+    def to_markdown(self, text: str, footer: str, *, hide_targets: bool) -> str | None:
+        """Return a reply as Markdown for a channel that draws it, as one message; else None.
+
+        It need not have *footer*, which a post also has as `Post.records`.
+        """
+        return None
 
     def fits_below_file(self, text: str) -> bool:
         """Return True if *text* can be sent below a file."""

@@ -45,8 +45,10 @@ class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only
     # Id for `Changed`.
     id: str
     text: str
-    # The text as Markdown; empty for plain text, such as a notice.
+    # The text as Markdown without its records, which list the real effects; both are empty for
+    # plain text, such as a notice.
     markdown: str = ""
+    records: str = ""
     is_reply: bool = False
     is_repeat: bool = False
     # From before the client was attached.

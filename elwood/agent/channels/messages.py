@@ -84,8 +84,9 @@ class Post(Request[PostResult], frozen=True, kw_only=True):
     buttons: tuple[Button, ...] = ()
     # It is part of an answer that is in the log of its conversation.
     is_reply: bool = False
-    # The same text for a channel that draws Markdown itself.
+    # The reply for a channel that draws Markdown (`Channel.to_markdown`), and its records apart.
     markdown: str = ""
+    records: str = ""
     # Send it only after the channel has worked for so many seconds: an outage may be over by then.
     calm: float = 0.0
 

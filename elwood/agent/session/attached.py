@@ -30,7 +30,6 @@ from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import JournalDamaged, entries_of
 from elwood.foundation.text.lines import one_line, shorten
-from elwood.foundation.text.markdown import native
 from elwood.foundation.text.splitting import with_footer
 
 # Exchanges shown to a new client, and characters of an old text or one from another channel.
@@ -248,7 +247,8 @@ def _answer_frame(replied: Replied, *, is_old: bool = False) -> frames.Message:
     return frames.Message(
         id=_key(replied),
         text=readable(with_footer(text, replied.footer)),
-        markdown=native(text, replied.footer),
+        markdown=text,
+        records=replied.footer,
         is_reply=True,
         is_old=is_old,
     )

@@ -38,7 +38,7 @@ from elwood.foundation.runtime import show_wait
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import duration, one_line, shorten
-from elwood.foundation.text.markdown import Rich, native, to_entities
+from elwood.foundation.text.markdown import Rich, to_entities
 from elwood.foundation.text.splitting import split, with_footer
 
 # Factor for the wait after a crash of the outbox, perhaps because of this message: its own restart
@@ -145,12 +145,12 @@ class Delivery:
 
     async def _deliver(self, undelivered: Undelivered) -> None:
         replied = undelivered.replied
-        markdown = ""
+        markdown = None
         channel = self._channels.get_by_route(replied.route)
-        if channel.markdown and not undelivered.posted:
+        if not undelivered.posted:
             hide = not replied.untrusted
-            markdown = native(replied.text, replied.footer, hide_targets=hide)
-        made = partial(_split_reply, replied, channel, bool(markdown))
+            markdown = channel.to_markdown(replied.text, replied.footer, hide_targets=hide)
+        made = partial(_split_reply, replied, channel, markdown is not None)
         pieces = made() if len(replied.text) <= MUCH else await self._blocking(made)
         typed = (
             *(Button(text, encode_command(number)) for number, text in enumerate(replied.buttons)),
@@ -176,7 +176,8 @@ class Delivery:
                     repeat=repeat,
                     buttons=typed if number == len(pieces) - 1 else (),
                     is_reply=True,
-                    markdown=markdown,
+                    markdown=markdown or "",
+                    records="" if markdown is None else replied.footer,
                 )
                 pause, outbox = delay, self._channels.outboxes.get(replied.route.channel)
                 match await post_once(outbox, post, math.inf):

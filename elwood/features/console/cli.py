@@ -42,11 +42,11 @@ def chat(config: Config, given: Namespace, start_app: StartApp, note: str = "") 
 
 
 def once(config: Config, given: Namespace, start_app: StartApp) -> int:
-    text, logs = _read_message(given.text), config.get(Paths).state / "sessions"
+    text, state = _read_message(given.text), config.get(Paths).state
     session = given.session or f"once-{secrets.token_hex(4)}"
 
     def say(connection: socket.socket, name: str, commands: dict[str, str]) -> int:
-        return client.once(connection, name, text, logs, as_json=given.json)
+        return client.once(connection, name, text, state, as_json=given.json)
 
     # A running Elwood has no dry run for a single message.
     code = None if given.dry_run else _join(config, session, "once", say)

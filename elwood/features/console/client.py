@@ -10,8 +10,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -26,6 +28,8 @@ from elwood.foundation.text.lines import escape_name
 LAST = "--last"
 # The exit code of `elwood once` if a call waits for the owner.
 WAITS = 3
+# Draws a frame on the terminal; returns False if it has nothing to draw.
+Draw = Callable[[frames.Frame], bool]
 GONE = "Elwood has stopped. To reopen this conversation: elwood chat --session {}"
 
 
@@ -70,11 +74,13 @@ def decode_frame(line: bytes) -> frames.Frame:
     return frame
 
 
-def format_message(message: frames.Message) -> str:
-    """Format a message as plain lines."""
+def format_message(message: frames.Message, *, records: bool = True) -> str:
+    """Format a message as plain lines: an answer as Markdown, above its *records*."""
+    body = message.markdown if message.markdown or message.records else message.text
+    receipts = f"{chr(10) * bool(body)}{message.records}" if records and message.records else ""
     files = [f"[file {escape_name(file.name)}, {file.size:,} bytes]" for file in message.files]
     options = [_format_choice(number, one) for number, one in enumerate(message.choices, 1)]
-    text = "\n".join(filter(None, (message.text.rstrip("\n"), *files, *options)))
+    text = "\n".join(filter(None, (body.rstrip("\n"), receipts, *files, *options)))
     return f"(again) {text}" if message.is_repeat else text
 
 
@@ -89,14 +95,27 @@ def _format_choice(number: int, choice: frames.Choice) -> str:
 # --- one message ----------------------------------------------------------------------------------
 
 
-def once(connection: socket.socket, session: str, text: str, logs: Path, *, as_json: bool) -> int:
-    """Send *text*, print the answer, and notices on stderr; return the exit code.
+def once(connection: socket.socket, session: str, text: str, state: Path, *, as_json: bool) -> int:
+    """Send *text*, print the answer as Markdown, and the rest on stderr; return the exit code.
 
-    With *as_json* the output has the receipts, read from the folder *logs*.  SIGINT and SIGTERM
-    stop the answer; outside the main thread they arrive as a frame.
+    A terminal shows the answer while it is written.  With *as_json* the output has the receipts and
+    the cost, read from the folder *state*.  SIGINT and SIGTERM stop the answer; outside the main
+    thread they arrive as a frame.
     """
-    with _signals() as signals:
-        return _once(connection, signals, session, text, logs, as_json=as_json)
+    with _signals() as signals, nullcontext() if as_json else _open_live() as draw:
+        return _once(connection, signals, draw, session, text, state, as_json=as_json)
+
+
+def _open_live() -> AbstractContextManager[Draw | None]:
+    """Yield `LiveAnswer.take`; None without a capable terminal or the extra `tui`."""
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return nullcontext()
+    try:
+        live = import_module("elwood.features.console.live")
+    except ImportError:
+        return nullcontext()
+    answer: AbstractContextManager[Draw] = live.LiveAnswer()
+    return answer
 
 
 @contextmanager
@@ -133,14 +152,16 @@ def _signals() -> Iterator[tuple[socket.socket, ...]]:
 def _once(
     connection: socket.socket,
     signals: Sequence[socket.socket],
+    draw: Draw | None,
     session: str,
     text: str,
-    logs: Path,
+    state: Path,
     *,
     as_json: bool,
 ) -> int:
+    began = time.time()
     id_, is_taken, stopped_by = say(connection, text), False, 0
-    answers, files = list[str](), list[str]()
+    answers, records, files = list[str](), list[str](), list[str]()
     for frame in _frames(connection, signals):
         match frame:
             case frames.Took(why=why):
@@ -152,14 +173,20 @@ def _once(
                 say(connection, "/stop")
                 print("\nStopping … Press Ctrl-C again to quit now.", file=sys.stderr)
                 stopped_by = number
-            case frames.Message(is_reply=is_reply):
+            case _ if draw is not None and draw(frame):
+                pass
+            case frames.Message(is_reply=True):
                 files += [file.name for file in frame.files]
-                gap = "\n" if is_reply and answers else ""
-                answers += [format_message(frame)] if is_reply else []
-                if not (is_reply and as_json):
-                    is_answer = is_reply and not stopped_by
-                    stream = sys.stdout if is_answer else sys.stderr
-                    print(f"{gap}{format_message(frame)}", file=stream)
+                gap = "\n" if answers else ""
+                answers.append(format_message(frame, records=False))
+                records += filter(None, [frame.records])
+                if not as_json:
+                    stream = sys.stderr if stopped_by else sys.stdout
+                    print(f"{gap}{answers[-1]}", file=stream, flush=True)
+                    if frame.records:
+                        print(f"\n{frame.records}", file=sys.stderr)
+            case frames.Message():
+                print(format_message(frame), file=sys.stderr)
             case frames.Running(why) if why:
                 print(why, file=sys.stderr)
             case frames.State(busy=False, waiting=0) if is_taken:
@@ -168,13 +195,19 @@ def _once(
                 if stopped_by:
                     code, outcome = 128 + stopped_by, "stopped"
                 if as_json:
+                    log = state / "sessions" / f"{session}.jsonl"
+                    models, cost = _usage(state / "usage.jsonl", session, began)
                     whole = {
                         "answer": "\n\n".join(answers),
+                        "records": "\n\n".join(records),
                         "session": session,
                         "outcome": outcome,
                         "failed": frame.failed,
-                        "receipts": _receipts(logs / f"{session}.jsonl", f"console:{id_}"),
+                        "receipts": _receipts(log, f"console:{id_}"),
                         "files": files,
+                        "models": models,
+                        "cost": cost,
+                        "duration": round(time.time() - began, 3),
                     }
                     print(printable_json(msgspec.json.encode(whole).decode()))
                 return code
@@ -209,6 +242,20 @@ def _receipts(path: Path, id_: str) -> Sequence[dict[str, str]]:
                 calls = turn.calls
                 return [{"tool": c.tool, "target": c.target, "outcome": c.outcome} for c in calls]
     return []
+
+
+def _usage(path: Path, session: str, since: float) -> tuple[list[str], float | None]:
+    """Return the models that *session* used *since*, and their cost in US dollars, if known."""
+    from elwood.agent.models.ledger import Charged
+    from elwood.foundation.storage.journal import JournalDamaged, entries_of
+
+    charged = list[Charged]()
+    with suppress(JournalDamaged, OSError):
+        entries = entries_of(path, Charged)
+        charged = [one for _, at, one in entries if at >= since and one.session == session]
+    known = [one.usd for one in charged if one.usd is not None]
+    cost = sum(known) if charged and len(known) == len(charged) else None
+    return sorted({one.model for one in charged}), cost
 
 
 # --- lines ----------------------------------------------------------------------------------------

@@ -15,7 +15,16 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
+from rich.constrain import Constrain
+from rich.markdown import (
+    CodeBlock,
+    Heading,
+    ListItem,
+    Markdown,
+    MarkdownElement,
+    Paragraph,
+    TableElement,
+)
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
@@ -27,7 +36,7 @@ from rich.theme import Theme
 from elwood.agent.channels.frames import Choice, HeardElsewhere, Message
 from elwood.foundation.text.characters import printable
 from elwood.foundation.text.lines import clip, one_line
-from elwood.foundation.text.markdown import MAX_MARKDOWN, RECORDS_HEAD
+from elwood.foundation.text.markdown import MAX_MARKDOWN
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -36,7 +45,7 @@ Line = list[Segment]
 
 # The smallest width in columns; a narrower terminal cuts the lines.
 MIN_WIDTH = 20
-# Columns of running text: longer lines are hard to read.
+# Columns of prose: longer lines are hard to read.  Tables and code have the whole width.
 MAX_WIDTH = 110
 # Characters drawn of an answer that is being written: it takes 10 ms, during which keys wait.
 TAIL = 1500
@@ -74,7 +83,6 @@ _FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^\n]*$", re.MULTILINE)
 _INDENT = Segment("  ")
 # The parts of a frame: corner, rule, side, corner.
 _LIGHT, _HEAVY = ("╭", "─", "│", "╰"), ("┏", "━", "┃", "┗")
-_RECORDS = re.compile(rf"(?:^|\n)(?:> )?{re.escape(RECORDS_HEAD)} *\n")
 
 
 class _Heading(Heading):
@@ -86,6 +94,11 @@ class _Item(ListItem):
         for at, part in enumerate(super().render_number(*given)):
             assert isinstance(part, Segment)
             yield part if at else Segment(f"{part.text[1:-1]}. ", part.style)
+
+
+class _Paragraph(Paragraph):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Constrain(self.text, MAX_WIDTH)
 
 
 class _Table(TableElement):
@@ -109,6 +122,7 @@ class _Answer(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
+        "paragraph_open": _Paragraph,
         "list_item_open": _Item,
         "table_open": _Table,
         "fence": _Code,
@@ -182,7 +196,6 @@ def words(text: str, width: int, style: Style | None = None) -> list[Line]:
 
 def markdown(text: str, width: int) -> list[Line]:
     text = safe(text).strip("\n")
-    width = min(width, MAX_WIDTH)
     return words(text, width) if len(text) > MAX_MARKDOWN else _render(_Answer(text), width)
 
 
@@ -200,17 +213,12 @@ def tail(text: str, width: int, rows: int) -> list[Line]:
 
 def message(shown: Message, width: int) -> list[Line]:
     """Draw a message with its receipts and files."""
-    source = shown.markdown or shown.text
-    heads = list(_RECORDS.finditer(source))
-    receipts = source[heads[-1].start() :].strip("\n") if heads else ""
-    body = source[: heads[-1].start()] if heads else source
-    drawn = markdown(body, width) if shown.markdown else _with_code(body, shown.code, width)
-    if receipts and body.strip():
-        drawn.append([])
-    for line in receipts.splitlines():
-        line = line.removeprefix("> ").rstrip()
-        line = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", line) if shown.markdown else line
-        drawn += words(line, width, DIM)
+    if shown.markdown or shown.records:
+        drawn = markdown(shown.markdown, width)
+        gap: list[Line] = [[]] if drawn and shown.records else []
+        drawn += [*gap, *(words(shown.records, width, DIM) if shown.records else ())]
+    else:
+        drawn = _with_code(shown.text, shown.code, width)
     for file in shown.files:
         where = f" · {file.path}" if file.path else ""
         drawn += words(f"▪ {file.name} · {file.size:,} bytes{where}", width, ACCENT)

@@ -29,7 +29,7 @@ from elwood.agent.session.messages import Interrupt
 from elwood.features.console.intake import OWNER, ROUTE, Terminals, describe_absence, route_to
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.runtime import Mailbox
-from elwood.foundation.text.markdown import Rich
+from elwood.foundation.text.markdown import MAX_MARKDOWN, Rich
 
 # Runs a terminal at a socket, in a session, with the slash commands.
 Frontend = Callable[[socket.socket, str, dict[str, str]], object]
@@ -42,6 +42,10 @@ class ConsoleChannel(Channel, frozen=True, kw_only=True):
 
     def session(self, route: Route) -> str | None:
         return self.clients.session_at(route)
+
+    def to_markdown(self, text: str, footer: str, *, hide_targets: bool) -> str | None:
+        # A terminal shows the address of each link.
+        return text if len(text) <= MAX_MARKDOWN else None
 
 
 async def join(core: Core, others: Gathered) -> Parts:
@@ -68,7 +72,6 @@ def _build_console(core: Core, others: Gathered) -> tuple[SessionClients, Termin
         outbox=post.address,
         owner=(ROUTE,),
         owners=frozenset({OWNER.id}),
-        markdown=True,
         fleeting=True,
     )
     return (

@@ -7,6 +7,7 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.conversation.message import FetchedFile, PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import FileFetcher
+from elwood.foundation.text.characters import clean
 
 NAME = "telegram"
 # Prefixes of principals and of sessions.
@@ -73,6 +74,8 @@ class TelegramChannel(Channel, frozen=True, kw_only=True):
     sessions: str = SESSIONS
     files: bool = True
     buttons: bool = True
+    # Whether Telegram renders answers itself.
+    rich_messages: bool = False
     fetcher: FileFetcher | None = None
 
     def session(self, route: Route) -> str | None:
@@ -99,3 +102,35 @@ class TelegramChannel(Channel, frozen=True, kw_only=True):
     async def fetch(self, session: str, file: PendingFile) -> FetchedFile:
         assert self.fetcher is not None
         return await self.fetcher.fetch(session, file)
+
+    def to_markdown(self, text: str, footer: str, *, hide_targets: bool) -> str | None:
+        return native(text, footer, hide_targets=hide_targets) if self.rich_messages else None
+
+
+# Characters of Markdown that Telegram renders itself; its limit is 32,768.
+MAX_NATIVE = 30_000
+# Images, which it would load, and HTML; formulas, spoilers and marks, which are never intended.
+_NOT_NATIVE = re.compile(r"!\[|<[A-Za-z/!?]|\$[^$]*\$|\|\|[^|]*\|\||==\S[^=]*==")
+# Links, also by reference; Telegram hides their address.
+_LINK = re.compile(r"\][(\[:]")
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+def native(markdown: str, footer: str, *, hide_targets: bool = True) -> str | None:
+    r"""Return a reply as Markdown that Telegram renders itself, or None if that is unsafe.
+
+    It is unsafe if it contains an image or HTML anywhere: code for our parser may not be code for
+    theirs, and loading an image can exfiltrate text.  Without *hide_targets* a link is also unsafe.
+    The footer becomes a quote.
+
+    >>> native("# A\n\nb", "read *x*"), native("`![](https://evil.example/?words)`", "")
+    ('# A\n\nb\n\n> read \\*x\\*', None)
+    """
+    text, footer = clean(markdown).strip(), clean(footer)
+    if len(text) + len(footer) > MAX_NATIVE or _NOT_NATIVE.search(f"{text}\n{footer}"):
+        return None
+    if not hide_targets and _LINK.search(text):
+        return None
+    lines = [_PUNCTUATION.sub(r"\\\1", line) for line in footer.splitlines()]
+    quote = "  \n> ".join(lines)
+    return f"{text}\n\n> {quote}" if footer else text or None

@@ -62,7 +62,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         outbox=post.address,
         owner=tuple(map(route_to, settings.owners)),
         owners=frozenset(map(principal_id, settings.owners)),
-        markdown=settings.rich_messages,
+        rich_messages=settings.rich_messages,
         fetcher=FileFetcher(keeper, downloads.download, media, fetching),
     )
     return Parts(

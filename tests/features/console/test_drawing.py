@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from elwood.agent.channels.frames import Choice, HeardElsewhere, Message, ShownFile
 from elwood.features.console import drawing
 from elwood.features.console.drawing import Line
-from elwood.foundation.text.markdown import native
 
 PIECES = [
     "# ", "\n", "\n\n", "- ", "  - ", "1. ", "> ", "```sh\n", "```\n", "`", "**", "~~", "---\n",
@@ -60,9 +59,19 @@ def test_markdown_is_drawn_completely() -> None:
     ]  # fmt: skip
 
 
+def test_only_prose_is_kept_short_on_a_wide_terminal() -> None:
+    row = "wide " * 36
+    text = f"{row}\n\n- {row}\n\n```\n{row}\n```\n\n| a | b |\n|-|-|\n| {row} | c |"
+    drawn = shown(drawing.markdown(text, 200))
+    prose = [line for line in drawn if "wide" in line][:4]
+    assert all(len(line) < drawing.MAX_WIDTH + 4 for line in prose)
+    assert next(line for line in drawn if row.strip() in line) == f"  {row.strip()}"
+    assert drawn[-1].split() == [*row.split(), "c"]
+
+
 def test_receipts_are_separate_and_not_markdown() -> None:
     footer = "— What I actually did —\n✓ write *a*.txt · allowed once by you"
-    message = Message(id="m", text="x", markdown=native("Done.", footer))
+    message = Message(id="m", text="x", markdown="Done.", records=footer)
     drawn = drawing.message(message, 80)
     assert shown(drawn) == ["Done.", "", *footer.splitlines()]
     assert {part.style for line in drawn[2:] for part in line} == {drawing.DIM}

@@ -24,7 +24,6 @@ from elwood.agent.channels.frames import (
     Writing,
 )
 from elwood.features.console.view import PAUSE
-from elwood.foundation.text.markdown import native
 from tests.app.screens import assert_screen
 from tests.features.console.sitting import PATIENCE, PlayedApp
 
@@ -172,7 +171,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         it.app.send(
             Running("read_file notes.txt"),
             HeardElsewhere(who="Ada (Telegram)", text="Please keep\nthe drafts."),
-            Message(id="m", text="", markdown=native(ANSWER, FOOTER), is_reply=True, is_repeat=True,
+            Message(id="m", text="", markdown=ANSWER, records=FOOTER, is_reply=True, is_repeat=True,
                 files=(ShownFile("pieces.py", 1234, "/home/me/pieces.py"),)),
             State(model="anthropic/claude-sonnet-5-5"),
         )  # fmt: skip

@@ -6,10 +6,9 @@ from datetime import datetime, tzinfo
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.records import CallRecord
 from elwood.foundation.text.lines import one_line
-from elwood.foundation.text.markdown import RECORDS_HEAD
 
 # Heading of the block. `unsupported_claims` removes it from the model's text.
-HEAD = RECORDS_HEAD
+HEAD = "— What I actually did —"
 NOTHING = "No tools were used for this answer."
 # Last line, below calls that only read, failed or wait.
 NOTHING_ELSE = "Nothing else."
