@@ -67,6 +67,8 @@ class Feature(NamedTuple):
     sessions: str = ""
     # Return True if the principal is a group of its channel.
     is_group: "Callable[[str], bool]" = lambda principal: False
+    # Return the setting that lets a person or group of its channel in, by principal.
+    allowed: "Callable[[Config], Mapping[str, str]]" = lambda config: {}
     # Return True if a chat and a thread (or "") can be ids of its channel; settings are checked so.
     is_chat: "Callable[[str, str], bool]" = lambda chat, thread: True
     # Read the heads of the anchors from its files, for `elwood receipts verify`.  Blocks.

@@ -85,6 +85,8 @@ cheap.model = "offline/rules"
 api = "offline"
 [limits]
 day_usd = 2.0
+[telegram]
+allowed_chats = [8]
 """
 SESSION: Sequence[tuple[float, Entry]] = (
     (4, Received("a", "What is in the log of the 漢字 server, and who wrote it?", "me", HERE, 0.0)),

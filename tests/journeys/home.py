@@ -45,7 +45,7 @@ from elwood.features.daily_notes.settings import DailyNotesSettings
 from elwood.features.memory.parts import build as build_memory
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.tasks.messages import TimetableChanged
-from elwood.features.telegram.channel import TelegramChannel, route_to
+from elwood.features.telegram.channel import TelegramChannel, list_allowed, route_to
 from elwood.features.telegram.client import Bot, Downloads
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
@@ -495,6 +495,7 @@ class Life:
                 owner=(route_to(OWNER),),
                 owners=frozenset(f"tg:{user}" for user in owners),
                 rich_messages=home.markdown,
+                allowed=list_allowed(settings),
                 fetcher=FileFetcher(keeper, downloads.download, media, fetching),
             )
             listening = Mailbox[None]("telegram", 16)

@@ -100,7 +100,7 @@ async def test_an_owner_who_adds_the_bot_is_asked_in_their_own_chat(
         say(h, "really?", CY)
         await life.wait_until_idle()
         assert h.texts(GROUP) == []
-        assert caplog.text.count("message in a group that is not allowed") == 1
+        assert caplog.text.count("message of a group that is not allowed") == 1
         h.fake.press(question.buttons[0], message=question)
         await life.until(lambda: h.texts(GROUP))
         assert h.texts(GROUP) == [

@@ -3,6 +3,7 @@
 import re
 from functools import partial
 
+import pytest
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
@@ -239,7 +240,9 @@ async def test_a_crowd_of_strangers_does_not_delay_the_owner(h: Home) -> None:
     assert h.broken_promises() == []
 
 
-async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
+async def test_without_pairing_strangers_get_no_answer(
+    h: Home, caplog: pytest.LogCaptureFixture
+) -> None:
     h.pairing, group, user = "off", -100_777, 777
     async with h.life() as life:
         await life.say("hello")
@@ -256,6 +259,13 @@ async def test_without_pairing_strangers_get_no_answer(h: Home) -> None:
         assert len(h.fake.sent) == answers + 1  # the request that was shown
         assert len(h.asked) == 1
         assert h.sessions == [MINE]
+        assert caplog.text.count("message of a stranger that is not allowed") == 1
+        assert caplog.text.count("message of a group that is not allowed") == 1
+        await trio.sleep(3600)
+        h.fake.say("hi", chat=user, user=user)
+        await life.wait_until_idle()
+        [_, again] = [one for one in caplog.records if "a stranger that" in one.message]
+        assert again.__dict__["dropped_since_the_last_entry"] == 4
         h.fake.say("/status@elwood_bot", chat=group)  # the owner's yes for a group counts
         await life.until(lambda: any("group" in text for text in h.texts()))
     assert h.broken_promises() == []

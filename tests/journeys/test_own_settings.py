@@ -161,3 +161,10 @@ async def test_people_in_the_configuration_need_no_code(h: Home) -> None:
         h.fake.say("/budget", chat=77, user=77)
         await life.until(lambda: len(h.texts(77)) == 2)
         assert h.texts(77)[1] == "/budget is for my owner only."
+        assert "somebody (tg:77): member, allowed by telegram.allowed_chats" in await life.say(
+            "/people"
+        )
+        assert await life.say("/people remove tg:77") == (
+            "Their access comes from telegram.allowed_chats in config.toml. "
+            "Change it there and restart Elwood."
+        )

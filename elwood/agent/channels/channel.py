@@ -35,6 +35,8 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """Routes for notices to the owner."""
     owners: frozenset[str] = frozenset()
     """Principals that may decide."""
+    allowed: Mapping[str, str] = MappingProxyType({})
+    """The setting that lets a person or group in, by principal."""
     size: MessageSize = STANDARD
     """Maximum size of one message."""
     caption: int = 1024
@@ -131,6 +133,11 @@ class Channels:
     def owners(self) -> frozenset[str]:
         """The principals of the owner."""
         return frozenset[str]().union(*(one.owners for one in self._channels.values()))
+
+    @property
+    def allowed(self) -> Mapping[str, str]:
+        """The setting that lets a person or group in, by principal."""
+        return {id: why for one in self._channels.values() for id, why in one.allowed.items()}
 
     @property
     def rank_owner_routes(self) -> tuple[Route, ...]:

@@ -51,6 +51,7 @@ NOBODY = CommandResult(
     "Owners are set in config.toml.",
     ok=False,
 )
+CONFIGURED = "Their access comes from {} in config.toml. Change it there and restart Elwood."
 NAMESAKES = CommandResult("Several people have that name. Use the id that /people shows.", ok=False)
 WELCOME_GROUP = "I answer here now: mention me, reply to me, or write a command with my name."
 WELCOME = "You can talk to me now. Please write again: I did not keep your earlier messages."
@@ -93,7 +94,7 @@ class Pairing:
                 is_known = principal in self._people.known
                 message.reply.set(not is_known or await self._record(AccessEnded(principal)))
             case ListPeople():
-                message.reply.set(self._people.list_people(self._channels.is_group))
+                message.reply.set(self._list())
             case RemovedPeople():
                 message.reply.set(frozenset(self._people.removed))
             case MoveGroup(old=old, new=new):
@@ -130,13 +131,18 @@ class Pairing:
             self._tasks.start_soon(self._questions.post, asked.route, (welcome,))
         return CommandResult(yes if approved else no, ok=True)
 
+    def _list(self) -> tuple[KnownPerson, ...]:
+        return self._people.list_people(self._channels.is_group, self._channels.allowed)
+
     def find_person(self, who: str) -> KnownPerson | CommandResult:
-        """Return the person with the principal or the unique name *who*."""
-        listed = self._people.list_people(self._channels.is_group)
-        found = [one for one in listed if who in (one.principal, one.name)]
+        """Return the person with the principal or the unique name *who*, who can be changed."""
+        found = [one for one in self._list() if who in (one.principal, one.name)]
         if len(found) != 1:
             return NAMESAKES if found else NOBODY
-        return found[0]
+        [person] = found
+        if person.setting:
+            return CommandResult(CONFIGURED.format(person.setting), ok=False)
+        return person
 
     async def change_role(
         self, person: KnownPerson, role: Literal["member", "guest"], by: str

@@ -3,7 +3,7 @@
 A fold over the approvals journal.  The caller passes the time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -113,6 +113,8 @@ class KnownPerson(msgspec.Struct, frozen=True):
     name: str
     role: Role | Literal["group"]
     since: float
+    # The setting that gives the access, or "".
+    setting: str = ""
 
 
 class People(msgspec.Struct):
@@ -181,16 +183,26 @@ class People(msgspec.Struct):
             return None
         return "guest" if principal in self.guests else "member"
 
-    def list_people(self, is_group: Callable[[str], bool]) -> tuple[KnownPerson, ...]:
-        """Return everyone with access, the newest last."""
+    def list_people(
+        self, is_group: Callable[[str], bool], allowed: Mapping[str, str]
+    ) -> tuple[KnownPerson, ...]:
+        """Return everyone with access, the newest last.
+
+        *allowed* are the people and groups of the configuration, each with its setting.
+        """
         return tuple(
             KnownPerson(
                 id,
-                name,
-                "group" if is_group(id) else self.role(id) or "guest",
+                self.known.get(id, ""),
+                "group"
+                if is_group(id)
+                else "member"
+                if id in allowed
+                else self.role(id) or "guest",
                 self.since.get(id, 0.0),
+                allowed.get(id, ""),
             )
-            for id, name in self.known.items()
+            for id in (*allowed, *(one for one in self.known if one not in allowed))
         )
 
     def open(self, now: float) -> list[AccessRequested]:

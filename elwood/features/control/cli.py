@@ -135,8 +135,9 @@ def _list_people(config: "Config", given: "Namespace") -> int:
     def is_group(principal: str) -> bool:
         return any(one.is_group(principal) for one in given.features)
 
-    for one in _load_book(config).people.list_people(is_group):
-        since = ago(now - one.since) if one.since else ""
+    allowed = {id: why for feature in given.features for id, why in feature.allowed(config).items()}
+    for one in _load_book(config).people.list_people(is_group, allowed):
+        since = one.setting or (ago(now - one.since) if one.since else "")
         rows.append((one, (one.name or "(no name)", one.principal, one.role, since)))
     none = "Only its owners may talk to Elwood."
     show_list(("name", "who", "role", "since"), rows, given, none)

@@ -7,6 +7,7 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.conversation.message import FetchedFile, PendingFile
 from elwood.agent.conversation.route import Route
 from elwood.agent.media.client import FileFetcher
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.text.characters import clean
 
 NAME = "telegram"
@@ -22,6 +23,12 @@ def principal_id(number: int) -> str:
 def number_of(principal: str) -> int:
     """Return the number of a user or group; old journals have groups without the prefix."""
     return int(principal.removeprefix(PEOPLE))
+
+
+def list_allowed(settings: TelegramSettings) -> dict[str, str]:
+    """Return the setting that lets a person or group in, by principal."""
+    listed = {"telegram.groups": settings.groups, "telegram.allowed_chats": settings.allowed_chats}
+    return {principal_id(one): why for why, ids in listed.items() for one in ids}
 
 
 def is_chat(chat: str, thread: str) -> bool:

@@ -13,6 +13,13 @@ def _owner(config: "Config") -> str:
     return f"tg:{owners[0]}" if len(owners) == 1 else ""
 
 
+def _list_allowed(config: "Config") -> dict[str, str]:
+    from elwood.features.telegram.channel import list_allowed
+    from elwood.features.telegram.settings import TelegramSettings
+
+    return list_allowed(config.get(TelegramSettings))
+
+
 FEATURE = Feature(
     name="telegram",
     build=import_lazily("elwood.features.telegram.parts", "build"),
@@ -22,6 +29,7 @@ FEATURE = Feature(
     owner=_owner,
     is_channel=True,
     sessions="tg-",
+    allowed=_list_allowed,
     is_group=import_lazily("elwood.features.telegram.channel", "is_group"),
     is_chat=import_lazily("elwood.features.telegram.channel", "is_chat"),
 )

@@ -79,11 +79,13 @@ PAIRING = (
 MAX_MENUS = 8
 # Strangers waiting for a code; beyond that their messages wait, too.
 MAX_STRANGERS = 256
+# Unknown chats whose dropped messages are counted; a crowd forgets the oldest.
+MAX_DROPPED = 1000
 UNREADABLE = "I cannot read this kind of message. Please write it as text."
 # Seconds without another picture after which an album is complete: longer than between two polls.
 ALBUM_WAIT = 1.5
 # Overheard messages kept of each group, groups for which they are kept, and their age limit in
-# seconds; the last is also the shortest time between two log entries about an unknown group.
+# seconds; the last is also the shortest time between two log entries about an unknown chat.
 MAX_HEARD, MAX_HEARD_IN, HOUR = 20, 100, 3600.0
 # The answers to button presses that have no effect.
 WRITE_INSTEAD = "This button has expired. Please type your answer instead."
@@ -132,8 +134,8 @@ class Intake:
         self._replies = IntakeReplies(self._outbox)
         # Overheard lines with their Unix time, by session; not stored.
         self._overheard: dict[str, deque[tuple[int, str]]] = {}
-        # The time of the last log entry about each unknown group.
-        self._logged_at: dict[int, float] = {}
+        # The time of the last log entry about each unknown chat, and the messages since.
+        self._dropped: dict[int, tuple[float, int]] = {}
         self._greet, strangers = trio.open_memory_channel[tuple[Route, str]](MAX_STRANGERS)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -295,23 +297,28 @@ class Intake:
     async def _refuse(
         self, stranger: Stranger, request: Addressed, chat: TelegramChat, route: Route
     ) -> bool:
-        """Send a stranger their code; in an unknown group stay silent, but log it."""
+        """Send a stranger their code; else, and in an unknown group, only log the message."""
         if stranger.code is not None:
             await self._greet.send((route, stranger.code))
-        if route.private or not request.for_us:
             return True
+        if not request.for_us:
+            return True
+        self._log_drop(chat.id, request.principal.id, "a stranger" if route.private else "a group")
+        if route.private or not request.principal.owner:
+            return True
+        return await self._ask_about_group(chat, request.principal)
+
+    def _log_drop(self, chat: int, by: str, where: str) -> None:
+        """Log a message that was dropped, once an hour for each chat."""
         now = self._now()
-        recent = {group: at for group, at in self._logged_at.items() if now - at < HOUR}
-        self._logged_at = recent
-        if chat.id not in recent:
-            recent[chat.id] = now
-            about = {"group": chat.id, "by": request.principal.id}
-            log.warning("message in a group that is not allowed", extra=about)
-        return (
-            await self._ask_about_group(chat, request.principal)
-            if request.principal.owner
-            else True
-        )
+        at, since = self._dropped.pop(chat, (now - HOUR, 0))
+        is_due = now - at >= HOUR
+        self._dropped[chat] = (now, 0) if is_due else (at, since + 1)
+        if is_due:
+            about = {"chat": chat, "by": by, "dropped_since_the_last_entry": since}
+            log.warning(f"message of {where} that is not allowed", extra=about)
+        if len(self._dropped) > MAX_DROPPED:
+            del self._dropped[next(iter(self._dropped))]
 
     async def _ask_about_group(self, chat: TelegramChat, by: Principal) -> bool:
         """Ask the owner whether to answer in a group to which *by* added the bot."""

@@ -12,7 +12,7 @@ from elwood.agent.media.settings import MediaSettings
 from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.features.telegram.bot_api import TelegramUser, Update
-from elwood.features.telegram.channel import TelegramChannel, principal_id, route_to
+from elwood.features.telegram.channel import TelegramChannel, list_allowed, principal_id, route_to
 from elwood.features.telegram.client import FAILURES, Bot, Downloads, explain
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
@@ -63,6 +63,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         owner=tuple(map(route_to, settings.owners)),
         owners=frozenset(map(principal_id, settings.owners)),
         rich_messages=settings.rich_messages,
+        allowed=list_allowed(settings),
         fetcher=FileFetcher(keeper, downloads.download, media, fetching),
     )
     return Parts(

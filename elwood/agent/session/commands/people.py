@@ -26,6 +26,8 @@ def answer_people(
     match given.split():
         case ["remove", who, "yes"]:
             return ChangeAccess(who=who, role=None, by=by)
+        case ["remove", who] if who in named and named[who].setting:
+            return ChangeAccess(who=who, role=None, by=by)
         case ["remove", who] if who in named:
             text = REALLY.format(f"{literal(_name(named[who]))} ({who})")
             yes = f"Yes, remove {shorten(_name(named[who]), LABEL)}"
@@ -39,6 +41,7 @@ def answer_people(
             other = "guest" if role == "member" else "member"
             pages = {f"Make {name} a {other}": f"/people {other} {who}"} if role != "group" else {}
             pages[f"Remove {name}"] = f"/people remove {who}"
+            pages = {} if named[who].setting else pages
             return CommandAnswer(literal(_describe_person(named[who], zone)), pages=pages)
     asked, number = parse_page(given)
     if asked:
@@ -61,7 +64,8 @@ def _describe_person(person: KnownPerson, zone: tzinfo) -> str:
     """Describe a person in a line: name, role, and date."""
     since = f", since {datetime.fromtimestamp(person.since, zone):%Y-%m-%d}" if person.since else ""
     role = "a group that I answer in" if person.role == "group" else person.role
-    return f"{_name(person)} ({person.principal}): {role}{since}"
+    why = f", allowed by {person.setting}" if person.setting else since
+    return f"{_name(person)} ({person.principal}): {role}{why}"
 
 
 def _name(person: KnownPerson) -> str:
