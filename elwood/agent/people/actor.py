@@ -135,7 +135,7 @@ class Pairing:
         return self._people.list_people(self._channels.is_group, self._channels.allowed)
 
     def find_person(self, who: str) -> KnownPerson | CommandResult:
-        """Return the person with the principal or the unique name *who*, who can be changed."""
+        """Return the person with the principal or the unique name *who*, to change their access."""
         found = [one for one in self._list() if who in (one.principal, one.name)]
         if len(found) != 1:
             return NAMESAKES if found else NOBODY

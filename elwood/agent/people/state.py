@@ -190,20 +190,12 @@ class People(msgspec.Struct):
 
         *allowed* are the people and groups of the configuration, each with its setting.
         """
-        return tuple(
-            KnownPerson(
-                id,
-                self.known.get(id, ""),
-                "group"
-                if is_group(id)
-                else "member"
-                if id in allowed
-                else self.role(id) or "guest",
-                self.since.get(id, 0.0),
-                allowed.get(id, ""),
-            )
-            for id in (*allowed, *(one for one in self.known if one not in allowed))
-        )
+        people = list[KnownPerson]()
+        for id in dict.fromkeys((*allowed, *self.known)):
+            role = "member" if id in allowed else self.role(id) or "guest"
+            about = self.known.get(id, ""), "group" if is_group(id) else role
+            people.append(KnownPerson(id, *about, self.since.get(id, 0.0), allowed.get(id, "")))
+        return tuple(people)
 
     def open(self, now: float) -> list[AccessRequested]:
         """Return the requests that can still be answered at *now*, oldest first."""
