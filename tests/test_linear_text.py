@@ -43,10 +43,12 @@ from elwood.agent.session.commands import people, slash
 from elwood.agent.session.commands.model_choice import choose
 from elwood.agent.session.log import turns
 from elwood.agent.session.log.branch import find_own_words
-from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.entries import Received, TurnStarted
 from elwood.agent.session.log.turns import FinishedTurn, Turn
 from elwood.agent.session.reading import render
 from elwood.agent.session.reading.cli import since
+from elwood.agent.session.reading.records import History
+from elwood.agent.session.reading.tree import answer_tree
 from elwood.agent.session.turn import prompt
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.tool import ToolFailure
@@ -162,6 +164,13 @@ NOW = AT.timestamp()
 CHAT = Route("telegram", "1")
 TASK = Task("water", "Water", Every(3600.0))
 SKILL = skill.Skill(name="tea", description="How to make tea", body="Boil water.")
+ONE_TURN = History(
+    "s",
+    [
+        (1, NOW, Received("a", "hello", "me", CHAT, 0.0)),
+        (2, NOW, TurnStarted("t1", ("a",), 1, "hello")),
+    ],
+)
 NOTE = "# Sunday 2026-03-01\n\n- 08:00 s/t1: `a`\n  - ok look `b`\n"
 
 
@@ -255,6 +264,7 @@ CALLS: dict[str, Called] = {
     "agent.session.log.branch.find_own_words": lambda t: find_own_words(t, [said_by(t)]),
     "agent.session.log.turns.get_answer": lambda t: turns.get_answer(turn_of(t), t, failed=False),
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
+    "agent.session.reading.tree.answer_tree": lambda t: answer_tree(ONE_TURN, t, UTC, t, str),
     "agent.session.reading.render.list_receipts": lambda t: render.list_receipts([], t, UTC),
     "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, []),
     "agent.session.turn.prompt.format_words": lambda t: prompt.format_words(said_by(t)),

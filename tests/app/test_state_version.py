@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "22948d7f6c61",
+        "sessions": "9b4054a2945e",
         "approvals": "7c77b6ada2c8",
         "usage": "c7d4a87321d0",
         "schedule": "49653b8f379e",

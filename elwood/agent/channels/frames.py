@@ -128,6 +128,8 @@ class State(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_only=T
     asks: int = 0
     # The model of the next turn.
     model: str = ""
+    # The title of the conversation.
+    title: str = ""
 
 
 # --- from a client to Elwood ----------------------------------------------------------------------

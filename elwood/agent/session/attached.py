@@ -142,6 +142,7 @@ class SessionClients:
             failed=state.failed,
             asks=len(state.pending),
             model=state.model or self._core.config.get(ModelSettings).role("default").model,
+            title=state.title,
         )
         if now != view.state:
             view.state = now

@@ -534,4 +534,7 @@ class ConversationView:
         parts = [*filter(None, names), *hint.split(" · ")]
         while len(parts) > 2 and len(" · ".join(parts)) >= columns:
             parts.pop(-1 if len(parts) > 3 or not self._state.model else 1)
+        if title := drawing.safe(one_line(self._state.title, 40)):
+            titled = " · ".join([parts[0], title, *parts[1:]])
+            return titled if len(titled) < columns else " · ".join(parts)
         return " · ".join(parts)

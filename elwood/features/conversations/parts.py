@@ -1,5 +1,6 @@
 """The tool and the command that search conversations."""
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -9,10 +10,13 @@ from msgspec import Meta
 from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
+from elwood.agent.models.settings import ModelSettings, can_think
 from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
+from elwood.features.conversations.extension import TitleChooser
 from elwood.features.conversations.store import SearchOutcome, find
 from elwood.features.conversations.turns import LONG_PART, SHORT_PART, MatchingTurn, format_turn
 from elwood.foundation.text.words import parse_query
@@ -74,7 +78,11 @@ class ConversationSearch:
 
 async def build(core: Core, others: Gathered) -> Parts:
     search = ConversationSearch(core)
+    idle, roles = core.config.get(SessionSettings).idle, core.config.get(ModelSettings).roles
+    has_cheap = "cheap" in roles and can_think(core.config, "cheap")
+    chooser = partial(TitleChooser, core.models.ask, core.redactor, idle)
     return Parts(
+        sessions=[chooser] if has_cheap else [],
         tools=[
             Tool(
                 name="search_conversations",

@@ -328,9 +328,11 @@ async def test_the_list_shows_pending_work(
     assert run(tmp_path, "session", "list") == 0
 
     head, home, quiet = capsys.readouterr().out.splitlines()
-    assert head.split() == ["conversation", "last", "active", "time", "turns", "size", "to", "do"]
+    titles = "conversation title last active time turns calls cost size to do"
+    assert head.split() == titles.split()
     assert quiet.startswith("quiet")
-    assert " d ago  1970-01-01 00:00  1  " in quiet
+    assert quiet.split()[:2] == ["quiet", "hello"]
+    assert re.search(r" d ago  1970-01-01 00:00  1 +0 +\$0\.00 ", quiet)
     assert home.endswith("calls waiting for your approval: 1 answers on their way: 1")
 
 

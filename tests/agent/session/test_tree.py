@@ -1,13 +1,13 @@
 """The branches of a conversation, and the stored data of the other branches."""
 
 from elwood.agent.conversation.message import Human
-from elwood.agent.session.log.branch import MAX_BRANCHES, Tree, describe_branches
+from elwood.agent.session.log.branch import MAX_BRANCHES, Branch, Tree, describe_branches
 from elwood.agent.session.log.entries import Node
 
 
-def path(*seqs: int) -> list[Node]:
-    """Return turns that start at these entries."""
-    return [Node(seq, Human(f"[now]\nwords {seq}"), 10, begins=True) for seq in seqs]
+def path(*seqs: int) -> Branch:
+    """Return a line with turns that start at these entries."""
+    return Branch([Node(seq, Human(f"[now]\nwords {seq}"), 10, begins=True) for seq in seqs])
 
 
 def test_a_branch_is_stored_once() -> None:

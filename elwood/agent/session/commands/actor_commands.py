@@ -48,6 +48,7 @@ from elwood.agent.session.reading.export import Format, export_conversation
 from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.render import list_receipts as receipts
 from elwood.agent.session.reading.render import show_receipt, tool_listing
+from elwood.agent.session.reading.tree import answer_tree
 from elwood.agent.session.rights import ANYBODY, OWNER, refusal
 from elwood.agent.session.turn.prompt import format_words, render
 from elwood.agent.session.turn.runner import TurnRunner
@@ -237,11 +238,15 @@ class Commands:
 
     async def sessions(self, call: CommandCall) -> CommandAnswer:
         state, now = self._log.state, self._core.clock.now()
-        lines, (_, number) = branches(state.tree, state.path, now), parse_page(call.given)
+        lines, (_, number) = branches(state.tree, state, now), parse_page(call.given)
         shown, pages = page(list(lines), number, PAGE, "/sessions")
         text = "These are the conversations of this chat. /resume NUMBER goes back to one:"
         buttons = tuple(f"/resume {one}" for one in shown if one != state.tree.line)
         return CommandAnswer(text, "\n".join(lines[one] for one in shown), buttons, pages)
+
+    async def tree(self, call: CommandCall) -> CommandAnswer:
+        history, zone = await self._history(), self._core.clock.zone
+        return answer_tree(history, call.given, zone, self._log.state.title, self._core.redactor)
 
     async def help(self, call: CommandCall) -> CommandAnswer:
         return CommandAnswer(help_text(self._known.all, call.given))
@@ -386,8 +391,9 @@ class Commands:
         if not self._core.channels.get_by_route(received.route).files:
             return f"I cannot send files here. {typed}"
         history, zone = await self._history(), core.clock.zone
+        title = log_.state.title or log_.id
         content = await core.environment.blocking(
-            lambda: export_conversation(log_.id, history, zone, format_, core.redactor)
+            lambda: export_conversation(title, history, zone, format_, core.redactor)
         )
         if not content:
             return "This conversation has no messages to export yet."

@@ -4,6 +4,7 @@ The session is at rest during that. All effects of a command are one line of the
 answer; so an interrupted command is run again, and an answered one is not.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -18,7 +19,13 @@ from elwood.agent.session.extension import (
     SessionExtension,
     TakenBack,
 )
-from elwood.agent.session.log.branch import MAX_NAME, is_notice_of_cut, resume_entry, summarize_line
+from elwood.agent.session.log.branch import (
+    MAX_NAME,
+    MAX_WORDS,
+    is_notice_of_cut,
+    resume_entry,
+    summarize_line,
+)
 from elwood.agent.session.log.entries import (
     Branched,
     Compacted,
@@ -26,6 +33,7 @@ from elwood.agent.session.log.entries import (
     Resumed,
     Retried,
     Rewound,
+    Titled,
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, state_at
@@ -33,11 +41,13 @@ from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import History, parts_since
 from elwood.agent.session.turn.compaction import make_room
 from elwood.agent.session.turn.prompt import format_words
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import literal, one_line
 from elwood.foundation.text.tokens import estimate
 
 # Characters of a message's words that identify it.
 WORDS = 60
+# A message in /tree, and the number of a `Resumed` that goes to one.
+TURN, ANY_PLACE = re.compile(r"t([0-9]{1,9})", re.IGNORECASE), -1
 # Minimum tokens of a conversation to compact.
 WORTHWHILE = 2_000
 
@@ -177,14 +187,39 @@ class Branching:
     async def resume(self, call: CommandCall) -> CommandAnswer:
         given = call.given
         branch = self._log.state.tree.find(given)
+        if branch is None and (name := TURN.fullmatch(given)):
+            return await self._resume_turn(int(name[1]))
         if branch is None:
             what = f"conversation “{one_line(given, MAX_NAME)}”" if given else "other conversation"
             return CommandAnswer(f"There is no {what}. /sessions lists the conversations.")
-        found = await self._log.look_since(branch.tip + 1, partial(state_at, to=branch.tip))
+        return await self._go(branch.tip, branch.number, f"Back in conversation {branch.number}.")
+
+    async def _resume_turn(self, number: int) -> CommandAnswer:
+        """Continue after the answer of a turn, on any line."""
+        history = await self._log.look_since(0, lambda _, log: History("", log))
+        turn = history.turn(number)
+        if turn is None or turn.answer is None:
+            return CommandAnswer(f"There is no answered message t{number}. /tree lists them.")
+        text = f"We continue after message t{number}. The other messages are saved: see /tree."
+        return await self._go(turn.answered, ANY_PLACE, text)
+
+    async def _go(self, tip: int, number: int, text: str) -> CommandAnswer:
+        """Move to the entry *tip*; *number* is as in `Resumed`."""
+        found = await self._log.look_since(tip + 1, partial(state_at, to=tip))
         await self._withdraw(anew=True)
-        entry = resume_entry(self._log.state, found, branch.tip, branch.number)
-        text, footer = f"Back in conversation {branch.number}.", summarize_line(found.path)
-        return CommandAnswer(text, footer, entries=(entry,))
+        entry = resume_entry(self._log.state, found, tip, number)
+        return CommandAnswer(text, summarize_line(found), entries=(entry,))
+
+    async def title(self, call: CommandCall) -> CommandAnswer:
+        title = one_line(call.given, MAX_WORDS)
+        if title:
+            text = f"This conversation is now called “{literal(title)}”."
+            return CommandAnswer(text, entries=(Titled(title),))
+        title = self._log.state.title
+        if not title:
+            return CommandAnswer("This conversation has no title yet. /title WORDS sets one.")
+        text = f"This conversation is called “{literal(title)}”. /title WORDS sets another title."
+        return CommandAnswer(text)
 
     async def compact(self, call: CommandCall) -> CommandAnswer:
         state, log_ = self._log.state, self._log

@@ -76,9 +76,19 @@ BUILT_IN = (
         run=_local(Commands.sessions), handling="short", menu="everybody",
     ),
     _back(
-        name="resume", help="go back to another conversation",
-        usage="/resume NUMBER or NAME goes back to one of /sessions; without a name, to the "
-        "previous one.",
+        name="title", help="show or set the title of this conversation",
+        usage="/title WORDS sets it. Without that, it is the beginning of your first message.",
+        run=_move(Branching.title), handling="short",
+    ),
+    _back(
+        name="tree", help="show the messages of this conversation with its branches",
+        usage="/tree 3 shows the message t3 and its answer. /resume t3 continues after it.",
+        run=_local(Commands.tree), handling="short",
+    ),
+    _back(
+        name="resume", help="go back to another conversation, or to a message",
+        usage="/resume NUMBER, NAME or TITLE goes back to one of /sessions; without a name, to the "
+        "previous one. /resume t3 continues after the message t3 of /tree.",
         run=_move(Branching.resume), menu="everybody",
     ),
     _back(

@@ -5,7 +5,7 @@ every other line it holds a small record, and reads the line from the log when i
 (decision 15).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -34,7 +34,7 @@ from elwood.agent.conversation.message import (
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import RESULTS_LATER, TOLD
 from elwood.foundation.text.characters import well_formed
-from elwood.foundation.text.lines import duration
+from elwood.foundation.text.lines import duration, one_line
 from elwood.foundation.text.tokens import estimate
 
 # Spans of a text: start and end.
@@ -74,11 +74,17 @@ class Branch(msgspec.Struct):
     private_calls: dict[str, None] = {}  # ids of calls that returned private data
     untold: list[str] = []  # notices to push when no request or call is open; empty between turns
     members: bool = False  # members have spoken, on any line: trusted text may be theirs
+    chosen_title: str = ""  # of this conversation; "": its first words
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation as sent: well-formed even if the log has gaps."""
         return tuple(mend(node.message for node in self.path))
+
+    @property
+    def title(self) -> str:
+        """The title of this conversation; "" without messages."""
+        return self.chosen_title or one_line(next(_begun_words(self.path), ""), MAX_WORDS)
 
     @property
     def tokens(self) -> int:
@@ -167,6 +173,7 @@ class Branch(msgspec.Struct):
             for node in self.path
             if node.seq >= upto or (node.seq >= begun and isinstance(node.message, Human))
         ]
+        self.chosen_title = self.title  # the first words may be summarized
         # The summary's number is lower than those of the kept nodes, or a rewind would lose it.
         self.path = [node_of(min(upto, begun) - 1, Notice(summary)), *kept]
 
@@ -190,6 +197,7 @@ class Branch(msgspec.Struct):
         self.taint = Taint(dict.fromkeys(resumed.sources), resumed.private)
         self.named = dict.fromkeys(resumed.named)
         self.private_calls = dict.fromkeys(resumed.private_calls)
+        self.chosen_title = resumed.title
         # Untold notices are about calls of the line that was left.
         self.untold = []
 
@@ -202,6 +210,8 @@ def resume_entry(present: Branch, found: Branch, to: int, number: int = 0) -> Re
             break
         keep += 1
     same = present.prompt == found.prompt
+    # All branches of a conversation have its newest title.
+    is_here = keep or (number == 0 and found.path)
     return Resumed(
         to,
         number,
@@ -213,6 +223,7 @@ def resume_entry(present: Branch, found: Branch, to: int, number: int = 0) -> Re
         found.taint.private,
         tuple(found.named),
         tuple(found.private_calls),
+        present.chosen_title if is_here else found.chosen_title,
     )
 
 
@@ -301,7 +312,7 @@ def private_texts(
 
 # Remembered lines; the oldest unnamed ones are removed first.
 MAX_BRANCHES = 50
-# Characters of a line's first and last words, and of its name.
+# Characters of a line's title and last words, and of its name.
 MAX_WORDS, MAX_NAME = 60, 40
 
 # Why a line was saved: a mark, `/new`, idleness, `/undo` or `/retry`, `/resume`.
@@ -324,6 +335,7 @@ class SavedBranch(msgspec.Struct, frozen=True):
     why: Why
     said: str
     name: str = ""
+    title: str = ""
 
 
 class Tree(msgspec.Struct):
@@ -334,22 +346,24 @@ class Tree(msgspec.Struct):
     newest: int = 1  # highest number so far
     kept: int = 0  # newest entry that a branch holds
 
-    def mark(self, name: str, path: Sequence[Node], tip: int, at: float) -> None:
-        """Save the present line as it is. Another branch with this name loses the name."""
-        if not path:
+    def mark(self, name: str, line: Branch, tip: int, at: float) -> None:
+        """Save the present *line* as it is. Another branch with this name loses the name."""
+        if not line.path:
             return
         for place, branch in enumerate(self.branches):
             if name and branch.name.casefold() == name.casefold():
                 self.branches[place] = msgspec.structs.replace(branch, name="")
         self.newest += 1
-        self._keep(SavedBranch(self.newest, tip, at, "marked", summarize_line(path), name))
+        said = summarize_line(line)
+        self._keep(SavedBranch(self.newest, tip, at, "marked", said, name, line.title))
 
-    def leave(self, path: Sequence[Node], tip: int, at: float, why: Why) -> None:
-        """Save the present line, unless a branch holds all of it, and begin another one."""
-        if path and path[-1].seq > self.kept:
+    def leave(self, line: Branch, tip: int, at: float, why: Why) -> None:
+        """Save the present *line*, unless a branch holds all of it, and begin another one."""
+        if line.path and line.path[-1].seq > self.kept:
             # A resumed line that continued is still one branch.
             self.branches = [one for one in self.branches if one.number != self.line]
-            self._keep(SavedBranch(self.line, tip, at, why, summarize_line(path)))
+            said = summarize_line(line)
+            self._keep(SavedBranch(self.line, tip, at, why, said, title=line.title))
         if any(branch.number == self.line for branch in self.branches):
             self.newest += 1
             self.line = self.newest
@@ -360,14 +374,14 @@ class Tree(msgspec.Struct):
             self.line = number
 
     def find(self, given: str) -> SavedBranch | None:
-        """Return another line by its number or name; the most recent one if *given* is empty."""
+        """Return another line by number, name or title; the newest one if *given* is empty."""
         others = [branch for branch in self.branches if branch.number != self.line]
+        wanted = given.casefold()
         if not given:
             return max(others, key=lambda branch: branch.at, default=None)
-        for branch in others:
-            if given == str(branch.number) or given.casefold() == branch.name.casefold():
-                return branch
-        return None
+        named = (one for one in others if wanted in (str(one.number), one.name.casefold()))
+        titled = (one for one in reversed(others) if wanted == one.title.casefold())
+        return next(named, None) or next(titled, None)
 
     def _keep(self, branch: SavedBranch) -> None:
         self.branches.append(branch)
@@ -377,18 +391,24 @@ class Tree(msgspec.Struct):
             self.branches.remove(old)
 
 
-def summarize_line(path: Sequence[Node]) -> str:
-    """Return the number of turns of a line, with its first and last words."""
-    begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
+def _begun_words(path: Iterable[Node]) -> Iterator[str]:
+    """Yield the words that begin each turn."""
+    begun = (node.message for node in path if node.begins)
+    return (extract_words(one.text) for one in begun if isinstance(one, Human))
+
+
+def summarize_line(line: Branch) -> str:
+    """Return the number of turns of *line*, its title, and its last words."""
+    begun = [*_begun_words(line.path)]
     if not begun:
         return "no messages yet"
-    first, last = (f"“{extract_words(text)[:MAX_WORDS]}”" for text in (begun[0], begun[-1]))
-    return f"1 turn: {first}" if len(begun) == 1 else f"{len(begun)} turns: {first} … {last}"
+    title, last = f"“{line.title}”", f"“{one_line(begun[-1], MAX_WORDS)}”"
+    return f"1 turn: {title}" if len(begun) == 1 else f"{len(begun)} turns: {title} … {last}"
 
 
-def describe_branches(tree: Tree, path: Sequence[Node], now: float) -> dict[int, str]:
-    """Describe each branch by its number: the present line first, then the newest."""
-    lines = {tree.line: f"→ {tree.line}: here, {summarize_line(path)}"}
+def describe_branches(tree: Tree, line: Branch, now: float) -> dict[int, str]:
+    """Describe each branch by its number: the present *line* first, then the newest."""
+    lines = {tree.line: f"→ {tree.line}: here, {summarize_line(line)}"}
     for branch in sorted(tree.branches, key=lambda one: (one.at, one.number), reverse=True):
         if branch.number != tree.line:  # a line that was resumed is the present one
             head = f"{branch.number} {branch.name}".rstrip()

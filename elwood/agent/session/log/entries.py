@@ -360,9 +360,10 @@ class Branched(msgspec.Struct, frozen=True, tag="branched"):
 class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
     """The head moved to the entry *to*, and its state at that time is restored.
 
-    *number* is the branch that ends there, 0 for an undo. The state was read from the log when the
-    head moved: the first *keep* messages of the previous line, then *nodes*; *prompt*, unless
-    *same_prompt*; the label, as *sources* and *private*; and the rest of `branch.Branch`.
+    *number* is the branch that ends there, 0 for an undo, -1 for any other place. The state was
+    read from the log when the head moved: the first *keep* messages of the previous line, then
+    *nodes*; *prompt*, unless *same_prompt*; the label, as *sources* and *private*; and the rest of
+    `branch.Branch`.
     """
 
     to: int
@@ -375,6 +376,7 @@ class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
     private: bool = False
     named: tuple[str, ...] = ()
     private_calls: tuple[str, ...] = ()
+    title: str = ""
 
 
 class Retried(msgspec.Struct, frozen=True, tag="retried"):
@@ -396,6 +398,12 @@ class Retried(msgspec.Struct, frozen=True, tag="retried"):
 
 class Archived(msgspec.Struct, frozen=True, tag="archived"):
     """The conversation was idle for long: the next message begins a new one."""
+
+
+class Titled(msgspec.Struct, frozen=True, tag="titled"):
+    """The person or the cheap model chose the *title* of this conversation."""
+
+    title: str
 
 
 class ModelChosen(msgspec.Struct, frozen=True, tag="model"):
@@ -434,4 +442,5 @@ Entry = (
     | Retried
     | Archived
     | ModelChosen
+    | Titled
 )

@@ -8,7 +8,15 @@ import trio
 
 from elwood.agent.conversation.message import Notice, Results, texts
 from elwood.agent.session.log.entries import Entry, Received
-from elwood.agent.session.log.state import GiveUpTurn, Resume, Session, Start, inputs, next_work
+from elwood.agent.session.log.state import (
+    GiveUpTurn,
+    Resume,
+    Session,
+    Start,
+    account_name,
+    inputs,
+    next_work,
+)
 from elwood.agent.session.log.turns import Turn
 from elwood.foundation.runtime import Signal
 from elwood.foundation.storage.disk import write_or_report
@@ -66,8 +74,7 @@ class SessionLog:
     @property
     def account(self) -> str:
         """The account that model calls are charged to: the session's present conversation."""
-        number = self.state.conversation
-        return self.id if number == 1 else f"{self.id} ({number})"
+        return account_name(self.id, self.state.conversation)
 
     @property
     def last(self) -> float:

@@ -183,16 +183,16 @@ class Session(Branch):
                     self.turn.cut = why
             case entries.Rewound(to):
                 if to == 0:
-                    self.tree.leave(self.path, seq - 1, at, "new")
+                    self.tree.leave(self, seq - 1, at, "new")
                     self.archived = False
                     self._begin_conversation()
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
                     self._move_to(entries.Resumed(0, same_prompt=True))
             case entries.Branched(name):
-                self.tree.mark(name, self.path, seq, at)
+                self.tree.mark(name, self, seq, at)
             case entries.Archived():
-                self.tree.leave(self.path, seq - 1, at, "archived")
+                self.tree.leave(self, seq - 1, at, "archived")
                 self._move_to(entries.Resumed(0, same_prompt=True))
                 self.archived = True
                 self._begin_conversation()
@@ -201,7 +201,7 @@ class Session(Branch):
                 if not entry.number:
                     # the undone turn must not be reported again
                     self.done = None
-                self.tree.leave(self.path, seq - 1, at, left)
+                self.tree.leave(self, seq - 1, at, left)
                 self.tree.go_on(entry.number)
                 self._move_to(entry)
                 self.archived = False
@@ -224,6 +224,8 @@ class Session(Branch):
                 self.observed = max(self.observed, upto)
             case entries.ModelChosen(model):
                 self.model = model
+            case entries.Titled(title):
+                self.chosen_title = title
 
     # --- messages that come in ---
 
@@ -267,7 +269,7 @@ class Session(Branch):
 
     def _begin_conversation(self) -> None:
         self.conversation += 1
-        self.model = ""
+        self.model = self.chosen_title = ""
 
     def _move_to(self, line: entries.Resumed) -> None:
         """Move to *line* and its label; calls and messages that still wait bring their own."""
@@ -469,6 +471,11 @@ def _digest(received: Received) -> str:
     names = (*(file.sha256 for file in received.files), *(file.name for file in received.pending))
     said = "".join((received.text, *names))
     return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
+
+
+def account_name(session: str, conversation: int) -> str:
+    """Return the account of the conversation with this number in *session*."""
+    return session if conversation == 1 else f"{session} ({conversation})"
 
 
 def may_close(session: Session) -> bool:

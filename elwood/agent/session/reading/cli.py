@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 
 from elwood.agent.conversation.settings import Owner
-from elwood.agent.models.ledger import Charged, Ledger, spent
+from elwood.agent.models.ledger import Charged, Ledger, dollars, spent
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import draw_days, in_table
 from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.state import Log, Session, describe_open_work
+from elwood.agent.session.log.state import Log, Session, account_name, describe_open_work
 from elwood.agent.session.reading.export import export_conversation
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.session.reading.render import (
@@ -42,7 +42,10 @@ from elwood.foundation.text.tables import Row, Styled
 
 # Days in the chart of costs.
 DAYS = 14
-SESSIONS = ("conversation", "last active", "time", "turns", "size", "to do")
+SESSIONS = (
+    "conversation", "title", "last active", "time", "turns", "calls", "cost", "size", "to do",
+)  # fmt: skip
+SPARE_OF_SESSIONS = ("time", "size", "calls", "cost", "turns")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -78,8 +81,11 @@ class ConversationListed(msgspec.Struct, frozen=True):
     """A conversation in the list of ``elwood session list``."""
 
     conversation: str
+    title: str
     last_active: float  # Unix time
     turns: int
+    calls: int
+    usd: float  # so far, as far as the ledger remembers
     size: int  # of its log, in bytes
     to_do: tuple[str, ...] = ()  # open and remaining work, in words
 
@@ -222,16 +228,18 @@ def list_sessions(config: Config, given: Namespace) -> int:
         when = f"{datetime.fromtimestamp(one.last_active, zone):%Y-%m-%d %H:%M}"
         to_do = Styled("\n".join([*one.to_do, ""]), "warning")
         active, size = ago(now - one.last_active), size_text(one.size)
-        return one.conversation, active, when, str(one.turns), size, to_do
+        counts = f"{one.turns:,}", f"{one.calls:,}", dollars(one.usd)
+        return one.conversation, one.title, active, when, *counts, size, to_do
 
     listed = [(one, cells(one)) for one in found]
-    show_list(SESSIONS, listed, given, "there are no conversations", ("time", "size", "turns"))
+    show_list(SESSIONS, listed, given, "there are no conversations", SPARE_OF_SESSIONS)
     return _complain(journals)
 
 
 def conversations(config: Config) -> tuple[list[ConversationListed], list[SessionJournal]]:
     """Return all conversations, the most recently active first, and their journals."""
-    journals = _journals(config)
+    journals, usage = _journals(config), config.get(Paths).state / "usage.jsonl"
+    costs = journal_state(usage, Charged, Ledger).sessions
     found = []
     for name, journal in journals.items():
         session, last = journal.newest()
@@ -240,7 +248,10 @@ def conversations(config: Config) -> tuple[list[ConversationListed], list[Sessio
             size = sum(path.stat().st_size for path in files)
             turn = ["an open turn"] if session.turn is not None else []
             to_do = (*turn, *describe_open_work(session))
-            found.append(ConversationListed(name, last, session.turns, size, to_do))
+            parts = (account_name(name, n) for n in range(1, session.conversation + 1))
+            usd = sum(costs[part].usd for part in parts if part in costs)
+            counts = session.turns, session.calls, usd, size
+            found.append(ConversationListed(name, session.title, last, *counts, to_do))
     return sorted(found, key=lambda one: -one.last_active), list(journals.values())
 
 
@@ -251,7 +262,8 @@ def export(config: Config, given: Namespace) -> int:
     if journal.damage:
         return _complain([journal], "; nothing was exported")
     zone, redactor = config.get(Owner).zone, Redactor(config.secrets)
-    content = export_conversation(given.id, history, zone, given.format, redactor)
+    title = journal.newest()[0].title or given.id
+    content = export_conversation(title, history, zone, given.format, redactor)
     if not content:
         raise CliFailure("it has no messages, or it was archived; see elwood session show")
     if given.output is None:
