@@ -20,6 +20,7 @@ Where = Literal["private", "group"]
 TALK = {"btw", "help", "status"}
 CONVERSATION = {
     "new", "undo", "retry", "branch", "sessions", "resume", "compact", "export", "stop", "receipts",
+    "title", "tree",
 }  # fmt: skip
 MAY: dict[tuple[Role, Where], set[str]] = {
     ("admin", "private"): set(NAMES),
