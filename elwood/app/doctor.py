@@ -15,6 +15,7 @@ from elwood.agent.session.reading.verify import journals_in
 from elwood.app.config.load import load, load_own
 from elwood.app.config.toml_file import ConfigErrors
 from elwood.app.main import checks, own_sections
+from elwood.foundation import log
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
 from elwood.foundation.command_line import show_list
 from elwood.foundation.net.http import Client
@@ -56,8 +57,11 @@ def doctor(unread: Config, given: Namespace) -> int:
         ]
         secrets: tuple[Secret, ...] = ()
     else:
-        findings = trio.run(_run_checks, config, given.features)
         secrets = config.secrets
+        settings = config.get(log.LogSettings)
+        # Warnings are findings here.
+        log.set_up(settings, partial(redact, secrets=secrets), environ=os.environ, quiet=True)
+        findings = trio.run(_run_checks, config, given.features)
     redacted = [
         Finding(one.level, *(redact(text, secrets) for text in (one.subject, one.what, one.remedy)))
         for one in findings

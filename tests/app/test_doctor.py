@@ -556,6 +556,15 @@ async def test_missing_skills_are_reported(tmp_path: Path) -> None:
     ]
 
 
+async def test_a_skill_with_a_problem_is_reported_once(tmp_path: Path) -> None:
+    (folder := tmp_path / "state/workspace/skills/a").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("no head")
+    path = tmp_path / "config.toml"
+    path.write_text(f'paths.state = "{tmp_path}/state"')
+    _, text = await run_doctor(path)
+    assert text.count(f"{folder}: it does not begin with the line ---") == 1
+
+
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     config = load_text(tmp_path)
     config.get(Paths).state.mkdir()

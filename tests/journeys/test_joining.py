@@ -143,7 +143,7 @@ async def test_a_signal_stops_a_turn_of_the_running_elwood(tmp_path: Path) -> No
     async with town(tmp_path) as t:
         await t.start()
         asked = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             t.hang_model()
             asked += 1
             async with start_command(

@@ -99,8 +99,8 @@ def once(connection: socket.socket, session: str, text: str, state: Path, *, as_
     """Send *text*, print the answer as Markdown, and the rest on stderr; return the exit code.
 
     A terminal shows the answer while it is written.  With *as_json* the output has the receipts and
-    the cost, read from the folder *state*.  SIGINT and SIGTERM stop the answer; outside the main
-    thread they arrive as a frame.
+    the cost, read from the folder *state*.  SIGINT, SIGTERM and SIGHUP stop the answer; outside
+    the main thread they arrive as a frame.
     """
     with _signals() as signals, nullcontext() if as_json else _open_live() as draw:
         return _once(connection, signals, draw, session, text, state, as_json=as_json)
@@ -120,7 +120,7 @@ def _open_live() -> AbstractContextManager[Draw | None]:
 
 @contextmanager
 def _signals() -> Iterator[tuple[socket.socket, ...]]:
-    """Yield a socket that gets the number of a SIGINT or SIGTERM; the second one raises SystemExit.
+    """Yield a socket that gets the number of such a signal; the second one raises SystemExit.
 
     Yield () outside the main thread.
     """
@@ -137,7 +137,7 @@ def _signals() -> Iterator[tuple[socket.socket, ...]]:
 
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with reader, writer:
         wakes = signal.set_wakeup_fd(writer.fileno())
         before = [signal.signal(number, leave_at_second) for number in numbers]
