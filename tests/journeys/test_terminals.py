@@ -19,6 +19,7 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Delivered
 from elwood.features.console.feature import FEATURE as CONSOLE
 from elwood.features.console.intake import ROUTE
+from elwood.features.console.view import ConversationView
 from elwood.foundation.net import control
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.text.markdown import Rich
@@ -247,6 +248,23 @@ async def test_without_a_terminal_the_owner_is_asked_on_telegram(h: Home) -> Non
         await press(h, life, question, "o")
         came = await me.until(IDLE)
         assert texts(came)[-1].startswith("re: acted on boldly")
+
+
+async def test_a_terminal_that_joins_shows_the_question_on_telegram(h: Home) -> None:
+    async with served(h, policy=PolicySettings()) as life:
+        h.fake.say("call act boldly")
+        await life.until(lambda: h.fake.sent)
+        async with sitting(h, "telegram") as me:
+            view = ConversationView(me.session, lambda: "id")
+            await me.until(wire.Running)
+            for frame in me.frames:
+                assert not isinstance(frame, wire.Detached)
+                view.take(frame, 0.0)
+            shown = "\n".join(
+                "".join(p.text for p in line) for line in view.draw([], 80, 24, 20, 0.0)
+            )
+            assert "waiting for your answer about “act boldly”" in shown
+            assert "thinking" not in shown
 
 
 async def test_unread_answers_are_shown_to_the_next_terminal(h: Home) -> None:

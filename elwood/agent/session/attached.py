@@ -131,11 +131,6 @@ class SessionClients:
                 if id_ not in view.known:
                     text = shorten(self._core.redactor(words), MAX_SHOWN)
                     client.give(frames.Message(id=id_, text=text, markdown=text, is_said=True))
-            has_box = client.mode == "talk" and turn and turn.route.channel == self._name
-            is_asked = turn and turn.asking and not has_box
-            waits = turn.under_way if turn and is_asked else ""
-            running = (turn.running if turn else "") or waits
-            client.give_running(one_line(self._core.redactor(running), MAX_RUNNING))
         now = frames.State(
             busy=bool(turn or state.undelivered),
             waiting=len(waiting),
@@ -147,6 +142,12 @@ class SessionClients:
         if now != view.state:
             view.state = now
             client.give(now)
+        if client.mode != "once":  # after the state, with which a turn begins
+            has_box = client.mode == "talk" and turn and turn.route.channel == self._name
+            is_asked = turn and turn.asking and not has_box
+            waits = turn.under_way if turn and is_asked else ""
+            running = (turn.running if turn else "") or waits
+            client.give_running(one_line(self._core.redactor(running), MAX_RUNNING))
         view.known = {*(one.id for one in heard), *map(_key, replied), *said}
 
     def _describe_heard(self, received: Received, *, is_old: bool = False) -> frames.HeardElsewhere:
