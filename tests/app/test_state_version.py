@@ -38,7 +38,7 @@ SHAPES = {
         "sessions": "9b4054a2945e",
         "approvals": "7c77b6ada2c8",
         "usage": "c7d4a87321d0",
-        "schedule": "49653b8f379e",
+        "schedule": "3252d3e11abc",
         "anchors": "251fcc9f6cb1",
     }
 }

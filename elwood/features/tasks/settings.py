@@ -251,7 +251,7 @@ def read_task(form: TaskForm, zone: str, origin: Origin, when: When | None = Non
     if isinstance(when, Every) and form.start:
         when = Every(when.seconds, start=read_moment(form.start, zone))
     elif form.start:
-        raise BadSetting("start works only with intervals", "remove it")
+        raise BadSetting("start works only with intervals", "remove it, or write every 2 weeks")
     late = CATCH_UP_ONCE if isinstance(when, Once) and form.message else CATCH_UP
     is_bounded = form.tokens is not None or form.usd is not None
     return Task(

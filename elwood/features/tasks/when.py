@@ -71,9 +71,9 @@ class Once(msgspec.Struct, frozen=True, tag="once"):
 
 
 class Cadence(msgspec.Struct, frozen=True, tag="cadence"):
-    """Once per hour, day, week or month, at a time that depends on the key."""
+    """Once per hour, day, week, two weeks or month, at a time that depends on the key."""
 
-    word: Literal["hourly", "daily", "weekly", "monthly"]
+    word: Literal["hourly", "daily", "weekly", "biweekly", "monthly"]
 
 
 When = Cron | Every | Once | Cadence
@@ -81,7 +81,7 @@ _WORDS: dict[str, When] = {
     "hourly": Cadence("hourly"),
     "daily": Cadence("daily"),
     "weekly": Cadence("weekly"),
-    "biweekly": Every(14 * 86_400.0),
+    "biweekly": Cadence("biweekly"),
     "monthly": Cadence("monthly"),
 }
 
@@ -97,7 +97,8 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
     if after >= LATEST:
         return None
     found: float | None
-    match _resolve_cadence(when, key):
+    when, week = _resolve_cadence(when, key)
+    match when:
         case Once(at):
             found = at if at > after else None
         case Every(seconds, start):
@@ -107,7 +108,11 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
             found = start + number * seconds
         case Cron(expression):
             here = datetime.fromtimestamp(math.floor(after), ZoneInfo(zone))
-            times = (at.timestamp() for at in CronSim(" ".join(cron_fields(expression)), here))
+            times = (
+                at.timestamp()
+                for at in CronSim(" ".join(cron_fields(expression)), here)
+                if week is None or at.toordinal() // 7 % 2 == week
+            )
             # In a repeated hour, cronsim starts with the first one.
             found = next((at for at in times if at > after), None)
     return None if found is None or found > LATEST else found
@@ -131,16 +136,21 @@ def check(when: When) -> None:
         raise BadSetting("the time is out of range", "use a time from 1970 to 2200")
 
 
-def _resolve_cadence(when: When, key: str) -> Cron | Every | Once:
-    """Resolve a cadence by a hash of its key, so that its time is always the same."""
+def _resolve_cadence(when: When, key: str) -> tuple[Cron | Every | Once, int | None]:
+    """Resolve a cadence by a hash of its key, so that its time is always the same.
+
+    Also return whether only the even (0) or odd (1) weeks count.
+    """
     if not isinstance(when, Cadence):
-        return when
+        return when, None
     number = int.from_bytes(sha256(f"{when.word} {key}".encode()).digest()[:8])
     if when.word == "hourly":
-        return Every(3600.0, start=number % 3600)
+        return Every(3600.0, start=number % 3600), None
     days, seconds = divmod(number, UNITS["day"])
-    days_of = {"daily": "* * *", "weekly": f"* * {days % 7}", "monthly": f"{days % _MONTH + 1} * *"}
-    return Cron(f"{seconds // 60 % 60} {seconds // 3600} {days_of[when.word]}")
+    weekly, monthly = f"* * {days % 7}", f"{days % _MONTH + 1} * *"
+    days_of = {"daily": "* * *", "weekly": weekly, "biweekly": weekly, "monthly": monthly}
+    at = Cron(f"{seconds // 60 % 60} {seconds // 3600} {days_of[when.word]}")
+    return at, days // 7 % 2 if when.word == "biweekly" else None
 
 
 def _check_cron(expression: str) -> None:

@@ -44,7 +44,7 @@ def test_an_invalid_time_is_refused_with_the_valid_forms(text: str) -> None:
         ("Every 30 minutes", Every(1800.0)),
         ("every hour", Every(3600.0)),
         ("every 2 weeks", Every(1_209_600.0)),
-        ("biweekly", Every(1_209_600.0)),
+        ("biweekly", Cadence("biweekly")),
         ("Daily", Cadence("daily")),
         ("@daily", Cron("@daily")),
         ("30  7 * * mon-fri", Cron("30 7 * * mon-fri")),

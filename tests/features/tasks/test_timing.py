@@ -4,6 +4,7 @@ import math
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -124,12 +125,21 @@ def test_intervals_are_planned(seconds: float, start: float, after: float) -> No
         (Cadence("hourly"), 1_000_002_612.0),
         (Cadence("daily"), 1_000_035_060.0),
         (Cadence("weekly"), 1_000_477_680.0),
+        (Cadence("biweekly"), 1_001_063_940.0),
         (Cadence("monthly"), 1_001_922_780.0),
     ],
 )
 def test_a_cadence_does_not_move_between_versions(cadence: Cadence, at: float) -> None:
     """The hash is visible to people: an update must not move their tasks."""
     assert next_at(cadence, 1e9, "Europe/Berlin", "tea") == at
+
+
+def test_biweekly_tasks_keep_their_local_time_over_clock_changes() -> None:
+    at, times = 1.79e9, list[datetime]()
+    for _ in range(26):
+        at = next_at(Cadence("biweekly"), at, "Europe/Berlin", "tea") or 0.0
+        times.append(datetime.fromtimestamp(at, ZoneInfo("Europe/Berlin")).replace(tzinfo=None))
+    assert {later - earlier for earlier, later in pairwise(times)} == {timedelta(days=14)}
 
 
 CLOCKS = st.builds(
