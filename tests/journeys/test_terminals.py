@@ -40,6 +40,7 @@ class Sitting:
     frames: list[wire.ToClient] = attrs.field(factory=list)
     read: int = 0
     rest: bytes = b""
+    title: str = ""
 
     async def next(self) -> wire.ToClient:
         while b"\n" not in self.rest:
@@ -48,8 +49,11 @@ class Sitting:
                 raise EOFError
             self.rest += more
         line, _, self.rest = self.rest.partition(b"\n")
-        self.frames.append(msgspec.json.decode(line, type=wire.ToClient))
-        return self.frames[-1]
+        frame: wire.ToClient = msgspec.json.decode(line, type=wire.ToClient)
+        if isinstance(frame, wire.State):  # its title is in each state after the first message
+            self.title, frame = frame.title, msgspec.structs.replace(frame, title="")
+        self.frames.append(frame)
+        return frame
 
     async def until(self, *wanted: object) -> list[wire.ToClient]:
         """Read until a frame equals a *wanted* one, or has its type; return the frames read."""
@@ -116,6 +120,7 @@ async def test_a_terminal_can_reconnect_to_its_conversation(h: Home) -> None:
         async with sitting(h) as me:
             assert await me.until(wire.State) == [IDLE]
             assert await me.ask("one") == ["re: one"]
+            assert me.title == "one"
             assert await me.ask("two") == ["re: two"]
             assert await me.ask("three") == ["re: three"]
             assert heard(me.frames) == []
