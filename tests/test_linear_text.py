@@ -323,6 +323,7 @@ CALLS: dict[str, Called] = {
     "foundation.text.lines.shorten": lambda t: lines.shorten(t, 80),
     "agent.policy.decide.name_source": lambda t: name_source(t, 60),
     "foundation.text.lines.wrap": lambda t: lines.wrap(t, 80),
+    "foundation.text.lines.close_fence": lambda t: lines.close_fence(t),
     "foundation.text.tokens.fit": lambda t: tokens.fit(t, 1_000_000),
     "foundation.text.words.count_words": lambda t: count_words(t, ["tea", "cups"]),
 }

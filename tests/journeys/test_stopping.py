@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.conversation.message import Assistant, Completion, Notice
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Received
@@ -124,6 +124,45 @@ async def test_the_stop_button_reports_the_stopped_work(h: Home) -> None:
     [stopped] = h.texts()
     assert stopped.startswith("Stopped. I was still running “hang”.")
     assert "“and this?”" in stopped
+    assert h.broken_promises() == []
+
+
+@pytest.mark.parametrize("stop", ["/stop", "native"])
+async def test_a_stop_keeps_the_text_that_was_shown(h: Home, stop: str) -> None:
+    begun = trio.Event()
+
+    async def think(request: ModelRequest) -> Completion:
+        if len(h.asked) > 1:
+            return follow_message(request)
+        for text in ("", "Mix 250 g of", "Mix 250 g of flour:\n```\nsift hun"):
+            h.show(text)
+            await trio.sleep(1)
+        begun.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    h.think = think
+    async with h.life() as life:
+        h.fake.say("how do I bake bread?")
+        await begun.wait()
+        h.fake.say("and for cake?")
+        await life.until(lambda: not h.fake.unconfirmed)
+        if stop == "native":
+            pressed = {"chat": {"id": OWNER, "type": "private"}, "draft_id": 1}
+            h.fake.push({"stopped_message_generation": pressed})
+        else:
+            h.fake.say(stop)
+        await life.wait_until_idle()
+        end = "Stopped. I was still writing the answer."
+        shown = "Mix 250 g of flour:\n```\nsift"  # the last word may become a secret
+        assert h.fake.drafts[-1][2].strip() == shown
+        assert h.texts() == [
+            f"Mix 250 g of flour:\nsift\n\n{end}\nNot answered yet: “and for cake?”."
+        ]
+        assert h.fake.button("Answer it now")
+        await life.say("go on")
+    [said] = [one for one in h.asked[-1].messages if isinstance(one, Assistant)]
+    assert said.text == f"{shown}\n\n[My answer ends here. {end}]"
     assert h.broken_promises() == []
 
 

@@ -171,8 +171,12 @@ class Bot:
     async def send_message_draft(
         self, chat: int, draft: int, text: str, *, topic: int | None = None
     ) -> None:
-        """Show *text* as a draft, with a stop button; private chats only."""
-        ask = _send_parameters(chat, topic) | {"draft_id": draft, "text": text, "can_stop": True}
+        """Show *text* as a draft, with a stop button; private chats only.
+
+        After a stop it stays until the final message arrives.
+        """
+        ask = _send_parameters(chat, topic) | {"draft_id": draft, "text": text}
+        ask |= {"can_stop": True, "keep_on_stop": True}
         await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
 
     async def edit_message_text(

@@ -177,6 +177,23 @@ def fence(text: str) -> str:
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
+def close_fence(text: str) -> str:
+    r"""Close the fenced code block that *text* leaves open, if there is one.
+
+    >>> close_fence("~~~\n```\n~~~"), close_fence("Run:\n```sh\nls")
+    ('~~~\n```\n~~~', 'Run:\n```sh\nls\n```')
+    """
+    fence = ""
+    for line in map(str.strip, text.splitlines()):
+        rest = line.lstrip(line[:1])
+        mark = line[: len(line) - len(rest)]
+        if not fence and mark[:3] in ("```", "~~~"):
+            fence = mark
+        elif fence and not rest and mark.startswith(fence):
+            fence = ""
+    return f"{text}\n{fence}" if fence else text
+
+
 def fence_of(text: str) -> str:
     """Return a fence that is longer than any in *text*."""
     return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))

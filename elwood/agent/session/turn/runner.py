@@ -331,6 +331,9 @@ class TurnRunner:
                 else:
                     text = f"I stopped after {duration(limit)}, {name}. {what}"
                     answer = TurnResult(text, failed=True)
+                if self._run is not None and self._dropped != turn.id:
+                    answer = self._run.cut(answer, self._core.redactor.partial)
+            self._run = None
             await self._reply(answer)
         took = trio.current_time() - began
         event(log, "turn", {"rounds": turn.rounds}, success=not answer.failed, seconds=took)
@@ -414,10 +417,7 @@ class TurnRunner:
             fetch=self._fetch,
         )
         self._run = run
-        try:
-            return await run.run()
-        finally:
-            self._run = None
+        return await run.run()
 
     async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and give it to the delivery."""
@@ -447,10 +447,13 @@ class TurnRunner:
 
         beside = self._core.environment.blocking
         shown, footer = add_receipts() if len(text) <= MUCH else await beside(add_receipts)
+        end = self._core.redactor(answer.end)
         if said:
-            shown += "\n\n" + UNANSWERED.format(
-                ", ".join(in_quotes(describe_message(one)) for one in said)
-            )
+            told = ", ".join(in_quotes(describe_message(one)) for one in said)
+            if end:
+                end = f"{end}\n{UNANSWERED.format(told)}"
+            else:
+                shown += f"\n\n{UNANSWERED.format(told)}"
         pages: dict[str, str] = {}
         did = [one.number for one in turn.receipts if one.number and not one.looked]
         if did and opens and channels.get_by_route(route).buttons:
@@ -461,7 +464,7 @@ class TurnRunner:
             tuple(inputs),
             route,
             head + shown,
-            "\n".join(filter(None, (footer, turn.cut and describe_cut(turn.cut)))),
+            "\n".join(filter(None, (end, footer, turn.cut and describe_cut(turn.cut)))),
             answer.failed,
             # A stop command always gets an answer.
             quiet=(quiet and stop is None) or self._dropped == turn.id,

@@ -31,6 +31,8 @@ from elwood.agent.session.turn.compaction import ContextLimits, make_room
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import render
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Reply
+from elwood.foundation.text.characters import well_formed
+from elwood.foundation.text.lines import close_fence
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two tries.
@@ -57,15 +59,21 @@ REFUSED = (
     "The model rejected our conversation: {}\n\nI left nothing out of it. /undo takes back your "
     "last message, /compact shortens the conversation, /new starts another one."
 )
+# End of a stopped answer in the history.
+STOPPED = "[My answer ends here. {}]"
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """How a turn ended.  *entries* must be recorded together with the reply."""
+    """How a turn ended.  *entries* must be recorded together with the reply.
+
+    *end*: why the text ends early; it is shown below the text.
+    """
 
     text: str
     failed: bool = False
     entries: tuple[Entry, ...] = ()
+    end: str = ""
 
 
 @attrs.define(kw_only=True, slots=False)
@@ -94,6 +102,7 @@ class TurnRun:
         self._continued = self._paused = self._shrunk = self._restarts = 0
         self._call: trio.CancelScope | None = None
         self._is_shown = False  # whether any of the response is shown
+        self._partial = ""  # the text of the running response that is shown
 
     async def run(self) -> TurnResult:
         turn = self._turn
@@ -235,8 +244,21 @@ class TurnRun:
         with trio.CancelScope() as self._call:
             self.notify_arrival()  # for a message since the last check
             completed = await self._complete()
-        self._call = None
+        self._call, self._partial = None, ""
         return completed
+
+    def cut(self, end: TurnResult, redact: Callable[[str], str]) -> TurnResult:
+        """Return the outcome of a turn that was stopped: the text shown so far, then *end*.
+
+        *redact* also removes a secret that is not complete yet.
+        """
+        partial = redact(well_formed(self._partial)).rstrip()
+        if not (self._text or partial):
+            return end
+        marked = Text(f"{partial}\n\n{STOPPED.format(end.text)}".lstrip())
+        message = Assistant((marked,), "", self.log.state.calibration.model, msgspec.Raw(b"null"))
+        entry, text = entries.Said(self._turn.id, message, Usage()), self._text + partial
+        return TurnResult(close_fence(text), end.failed, (entry,), end.text)
 
     def notify_arrival(self) -> None:
         """Interrupt the model call for a message that can join the turn, if that is cheap."""
@@ -248,8 +270,9 @@ class TurnRun:
             call.cancel()
 
     def _show(self, said: models.Progress) -> None:
-        if self.showing is not None and self.showing.take(said):
-            self._is_shown = True
+        is_text = self.showing is not None and self.showing.take(said)
+        if is_text and isinstance(said, str):
+            self._is_shown, self._partial = True, said
 
     def _is_cheap_to_repeat(self) -> bool:
         """Return True if a message may interrupt the model call; else it joins after the call."""
