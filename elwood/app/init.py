@@ -93,12 +93,16 @@ def set_up(path: Path, given: Namespace) -> int:
 
 
 def _ask_time_zone(config: Config) -> Answers:
-    here = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
-    zones = available_timezones()
-    guess = next(one for one in (os.environ.get("TZ", "").lstrip(":"), here, "UTC") if one in zones)
-    pattern = "|".join(map(re.escape, zones))
+    pattern = "|".join(map(re.escape, available_timezones()))
     form = "Write a time zone as Continent/City, such as Europe/Berlin."
-    return {("owner", "timezone"): ask("\nYour time zone?", guess, pattern, form)}
+    return {("owner", "timezone"): ask("\nYour time zone?", find_local_zone(), pattern, form)}
+
+
+def find_local_zone() -> str:
+    """Return the name of this machine's time zone; "UTC" if it is unknown."""
+    here = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    guesses, zones = (os.environ.get("TZ", "").lstrip(":"), here), available_timezones()
+    return next((one for one in guesses if one in zones), "UTC")
 
 
 def _write_all(path: Path, answers: Answers) -> list[Path]:

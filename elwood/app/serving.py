@@ -15,6 +15,7 @@ from pathlib import Path
 
 import trio
 
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.feature import Feature
 from elwood.agent.models.actor import TELL_AFTER
 from elwood.agent.models.client import Provider
@@ -33,7 +34,7 @@ from elwood.agent.models.settings import (
 from elwood.agent.parts import Interruption
 from elwood.agent.session.restored import RestoredDamaged
 from elwood.app.build import LAST_TURN, App, build
-from elwood.app.init import copy_documents
+from elwood.app.init import copy_documents, find_local_zone
 from elwood.app.installation import Installation, watch
 from elwood.app.main import AT_START, CHANNELS, CHAT, FEATURES, SIT
 from elwood.foundation.command_line import FAILURE, INTERRUPTED, MISCONFIGURED, OK, CliFailure
@@ -118,6 +119,7 @@ def demo(nothing: Config, given: Namespace) -> int:
         paths,
         ModelSettings(roles={role: RoleSettings(model="offline/rules") for role in ROLES}),
         Providers({"offline": ProviderSettings(api="offline")}),
+        Owner(timezone=find_local_zone()),
         file=folder / "config.toml",
     )
     given = Namespace(session=None, last=False, plain=given.plain, features=())

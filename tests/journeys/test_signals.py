@@ -83,7 +83,13 @@ async def at_terminal(
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "elwood", "--config", str(config), *arguments],
             cwd=ROOT,
-            env={**kept, "HOME": str(folder), "TMPDIR": str(folder), "ANTHROPIC_API_KEY": KEY},
+            env={
+                **kept,
+                "HOME": str(folder),
+                "TMPDIR": str(folder),
+                "TZ": "Pacific/Auckland",
+                "ANTHROPIC_API_KEY": KEY,
+            },
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -127,6 +133,10 @@ async def test_a_demo_leaves_no_files_whenever_it_ends(
         await one.wait_for("run mv notes.txt milk.txt")
         if number == signal.SIGINT:
             await one.wait_for("you> ")
+            one.type_line("Hello!")
+            await one.wait_for("Hello! I am Elwood's offline model.")
+            one.type_line("remind me in 1 minute to call mum")
+            await one.wait_for("NZDT")
             one.signal(number)
             await one.wait_for("Press Ctrl-C again to quit.")
         one.signal(number)

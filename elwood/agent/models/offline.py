@@ -102,6 +102,10 @@ _RULES = {
         "Notes about {}:",
     ),
 }
+_HELP = re.compile(r"help|\?|what (?:can|do) you do\W*|who are you\W*|how does this work\W*", re.I)
+_GREETING = re.compile(
+    r"(?:hello|hi|hey|good (?:morning|afternoon|evening|day))(?: there|,? elwood)?\W*", re.I
+)
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 _BRIEF = {"write_file", "save_memory", "schedule"}  # tools whose results are one line
 
@@ -113,7 +117,7 @@ def understand(line: str) -> OfflineCommand | Literal["help"] | None:
     '{"path":"SOUL.md"}'
     >>> understand("sing")
     """
-    if line.lower() in ("help", "?"):
+    if _HELP.fullmatch(line) or _GREETING.fullmatch(line):
         return "help"
     for tool, (_, pattern, *_) in _RULES.items():
         found = re.fullmatch(pattern, line, re.I)
@@ -182,9 +186,10 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineC
             quoted = in_quotes(shorten(" ".join(lines), MAX_NAMED))
             parts.append(f"I do not understand {quoted}. {OPENLY} Try:\n\n{_help(tools)}")
             continue
-        for _ in lines:
+        for line in lines:
             if command == "help":
-                parts.append(f"{OPENLY} Try:\n\n{_help(tools)}")
+                hello = "Hello! " if _GREETING.fullmatch(line) else ""
+                parts.append(f"{hello}{OPENLY} Try:\n\n{_help(tools)}")
             elif command.tool not in tools:
                 parts.append(f"I do not have the tool `{command.tool}`, so I cannot do that.")
             elif found := results.get((command.tool, command.arguments)):

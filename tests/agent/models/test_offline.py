@@ -151,6 +151,8 @@ async def test_a_failure_is_not_reported_as_success(said: str, result: str, word
     [
         ("help", "- `run ls -l`"),
         ("?", "- `remind me in 1 minute to call mum`"),
+        ("Hello, Elwood!", "Hello! I am Elwood's offline model."),
+        ("what can you do?", "I am Elwood's offline model."),
         ("sing me a *song*", r"I do not understand “sing me a \*song\*”"),
         ("read", "I do not understand “read”"),
         ("x" * 5000, "I do not understand"),
