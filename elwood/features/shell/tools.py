@@ -93,6 +93,11 @@ OPEN = (
 )
 
 
+# Every user of the machine can read the arguments of a process, but not its environment.
+_TEXT = "ELWOOD_COMMAND"
+_EVALUATE = f'eval "unset {_TEXT}; ${_TEXT}"'
+
+
 class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
     command: Annotated[
         str,
@@ -188,7 +193,8 @@ class CommandTool:
         if not writable and sandbox.rung == "direct":
             raise ToolFailure(f"not run: {NO_MARKS}")
         command = Command(
-            argv=("bash", "--norc", "--noprofile", "-c", given.command),
+            argv=("bash", "--norc", "--noprofile", "-c", _EVALUATE),
+            secrets={_TEXT: given.command},
             timeout=given.timeout,
             limit=MAX_OUTPUT,
             mounts=[one.place for one in mounts],

@@ -7,6 +7,7 @@ because each backend mounts them at its own paths or forbids all other files.
 
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections import deque
@@ -139,16 +140,31 @@ def mount_guarded(workspace: Path, place: str = WORKSPACE) -> list[Mount]:
     Blocks.
     """
     found = [Mount("shared", place, str(workspace))]
-    readonly = [name for name in INSTRUCTIONS if _is_real(workspace / name)]
-    git = workspace / ".git"
-    if git.is_file() and not git.is_symlink():
-        readonly.append(".git")
-    elif git.is_dir() and not git.is_symlink():
-        # A separate mount, so that a command cannot replace the folder.
-        found.append(Mount("shared", f"{place}/.git", str(git)))
-        readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
+    readonly = (name for name in INSTRUCTIONS if _is_real(workspace / name))
     found += (Mount("readonly", f"{place}/{name}", str(workspace / name)) for name in readonly)
-    return found
+    return [*found, *_guard_git(workspace / ".git", f"{place}/.git")]
+
+
+def _guard_git(git: Path, place: str) -> Iterator[Mount]:
+    """Guard what git runs for its user: hooks, and programs that a configuration names.
+
+    The same in the repositories of submodules, which are in *git*/modules.
+    """
+    if git.is_symlink():
+        return
+    if git.is_file():
+        yield Mount("readonly", place, str(git))
+    elif git.is_dir():
+        # A separate mount, so that a command cannot replace the folder.
+        yield Mount("shared", place, str(git))
+        for name in ("hooks", "config"):
+            if _is_real(git / name):
+                yield Mount("readonly", f"{place}/{name}", str(git / name))
+        for folder, folders, names in os.walk(git / "modules"):
+            if "HEAD" in names:
+                folders.clear()
+                within = Path(folder)
+                yield from _guard_git(within, f"{place}/{within.relative_to(git)}")
 
 
 def _is_real(path: Path) -> bool:
@@ -156,7 +172,7 @@ def _is_real(path: Path) -> bool:
 
 
 class Hidden(msgspec.Struct):
-    """The mounts that hide files with names typical of secrets."""
+    """The mounts that hide files with names typical of secrets, and guard what is within."""
 
     mounts: list[Mount] = []
     # The hidden names.
@@ -173,11 +189,12 @@ def hidden(
     *,
     dots: bool = True,
 ) -> Hidden:
-    """Hide files in *root*, mounted at *place*, with names typical of secrets.
+    """Hide files in *root*, mounted at *place*, with names typical of secrets, and sockets.
 
-    A hidden folder contains only covers of its files, because git would see missing files as
-    deleted.  *covers* is the folder of covers.  Without *dots*, folders with names that begin with
-    a dot are also hidden, and empty.  Blocks.
+    The repositories in it are guarded like that of the workspace.  A hidden folder contains only
+    covers of its files, because git would see missing files as deleted.  *covers* is the folder of
+    covers.  Without *dots*, folders with names that begin with a dot are also hidden, and empty.
+    Blocks.
     """
     found = Hidden()
     until = clock() + MAX_SECONDS
@@ -187,13 +204,19 @@ def hidden(
             break
         is_folder = entry.is_dir(follow_symlinks=False)
         is_dotted = _is_dotted(entry, dots=dots)
-        if not (is_within_hidden or is_dotted or holds_secrets(entry.name)):
+        is_socket = _is_socket(entry)
+        is_repository = dots and entry.name == ".git" and path != ".git"
+        is_hidden = is_within_hidden or is_dotted or is_socket or holds_secrets(entry.name)
+        if not (is_hidden or is_repository):
             continue
-        if not (is_folder or entry.is_file(follow_symlinks=False)):
+        if not (is_folder or is_socket or entry.is_file(follow_symlinks=False)):
             continue
         if len(found.mounts) >= MAX_COVERED:
             found.cut = f"{MAX_COVERED} of them"
             break
+        if not is_hidden:
+            found.mounts += _guard_git(Path(entry.path), f"{place}/{path}")
+            continue
         if not (is_within_hidden or is_dotted):
             found.names.append(path if place == WORKSPACE else f"{place}/{path}")
         if not is_folder:
@@ -201,6 +224,16 @@ def hidden(
         elif not is_within_hidden:
             found.mounts.append(Mount("hidden folder", f"{place}/{path}"))
     return found
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    """Return whether *entry* is a socket: a program of the machine may listen there."""
+    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+        return False
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _is_dotted(entry: "os.DirEntry[str]", *, dots: bool) -> bool:

@@ -3,7 +3,8 @@
 It needs no library, and means the same on every supported architecture.  It denies what namespaces
 do not: unusual socket families (AF_VSOCK reaches the host from an empty network namespace), new
 namespaces and mounts, memory of other processes, keys, io_uring (whose system calls no filter
-sees), and typing into the terminal.
+sees), typing into the terminal, and files with setuid or setgid: in the workspace other users of
+the machine could run them as Elwood's user.
 """
 
 import errno
@@ -23,7 +24,9 @@ _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 # Offsets in struct seccomp_data: number, architecture, low halves of arguments.
 _NR, _ARCH = 0, 4
-_ARG0, _ARG1 = 16, 24
+_ARG0, _ARG1, _ARG2, _ARG3 = 16, 24, 32, 40
+# O_CREAT and __O_TMPFILE, with which the mode of a call counts; S_ISUID and S_ISGID.
+_CREATES, _RUNS_AS_OWNER = 0x400040, 0o6000
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
 _NEW_NAMESPACES = 0x7E020000
 _TYPES_INTO_TERMINALS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
@@ -46,7 +49,12 @@ class Architecture(msgspec.Struct, frozen=True):
     ioctl: int
     clone: int
     denied: dict[str, int]
+    # By call: the offset of its mode.
+    modes: dict[int, int]
+    # By call: the offsets of its flags and its mode.
+    creating: dict[int, tuple[int, int]]
     clone3: int = 435
+    openat2: int = 437
 
 
 ARCHITECTURES = {
@@ -59,6 +67,9 @@ ARCHITECTURES = {
             "process_vm_readv": 310, "process_vm_writev": 311, "open_by_handle_at": 304,
             "kexec_load": 246, "init_module": 175, "finit_module": 313,
         } | _COMMON,
+        # chmod, fchmod, creat, mknod, mknodat, fchmodat, fchmodat2; open, openat.
+        modes={90: _ARG1, 91: _ARG1, 85: _ARG1, 133: _ARG1, 259: _ARG2, 268: _ARG2, 452: _ARG2},
+        creating={2: (_ARG1, _ARG2), 257: (_ARG2, _ARG3)},
     ),
     "aarch64": Architecture(
         0xC00000B7, socket=198, ioctl=29, clone=220,
@@ -69,6 +80,9 @@ ARCHITECTURES = {
             "process_vm_readv": 270, "process_vm_writev": 271, "open_by_handle_at": 265,
             "kexec_load": 104, "init_module": 105, "finit_module": 273,
         } | _COMMON,
+        # fchmod, mknodat, fchmodat, fchmodat2; openat.
+        modes={52: _ARG1, 33: _ARG2, 53: _ARG2, 452: _ARG2},
+        creating={56: (_ARG2, _ARG3)},
     ),
 }  # fmt: skip
 
@@ -89,8 +103,15 @@ def _instructions(arch: Architecture, families: Sequence[int]) -> list[Instructi
         code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _KILL)]
     for number in arch.denied.values():
         code += [(_JEQ, 0, 1, number), _error(errno.EPERM)]
-    # The filter cannot read its flags, which are in memory; programs then use clone.
-    code += [(_JEQ, 0, 1, arch.clone3), _error(errno.ENOSYS)]
+    # The filter cannot read their flags, which are in memory; programs then use clone and openat.
+    for number in (arch.clone3, arch.openat2):
+        code += [(_JEQ, 0, 1, number), _error(errno.ENOSYS)]
+    for number, mode in arch.modes.items():
+        code += _if_called(number, _refuse_setuid(mode))
+    for number, (flags, mode) in arch.creating.items():
+        refuse = _refuse_setuid(mode)
+        body = [(_LD, 0, 0, flags), (_JSET, 0, len(refuse), _CREATES), *refuse]
+        code += _if_called(number, body)
     code += _if_called(
         arch.clone, [(_LD, 0, 0, _ARG0), (_JSET, 0, 1, _NEW_NAMESPACES), _error(errno.EPERM)]
     )
@@ -103,6 +124,10 @@ def _instructions(arch: Architecture, families: Sequence[int]) -> list[Instructi
         opening += [(_JEQ, 0, 1, family), (_RET, 0, 0, _ALLOW)]
     code += _if_called(arch.socket, [*opening, _error(errno.EACCES)])
     return [*code, (_RET, 0, 0, _ALLOW)]
+
+
+def _refuse_setuid(mode: int) -> list[Instruction]:
+    return [(_LD, 0, 0, mode), (_JSET, 0, 1, _RUNS_AS_OWNER), _error(errno.EPERM)]
 
 
 def _if_called(number: int, body: list[Instruction]) -> list[Instruction]:

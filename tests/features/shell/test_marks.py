@@ -1,10 +1,12 @@
 """Untrusted text stays marked when a command copies or changes its file."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import PolicySettings
@@ -274,3 +276,32 @@ async def test_a_changed_instruction_file_is_set_aside_and_restored(tmp_path: Pa
         assert (desk.workspace / name).read_text() == "mine"
     assert {one.path for one in desk.changed} == {"SOUL.md", "skills/a/SKILL.md"}
     assert "set aside until the owner has reviewed it" in output.text
+
+
+async def test_other_users_of_the_machine_do_not_see_the_command(desk: Desk) -> None:
+    mark = scene.make_marker()
+    go = desk.workspace / "go"
+
+    def running() -> list[str]:
+        files = [path / "cmdline" for path in Path("/proc").iterdir() if path.name.isdigit()]
+        seen = list[str]()
+        for file in files:
+            with suppress(OSError):
+                seen.append(file.read_bytes().decode(errors="replace"))
+        return seen
+
+    async with trio.open_nursery() as nursery:
+        text = f"touch began; m={mark}; while ! test -e go; do sleep 0.01; done; echo $m; env"
+        said = list[str]()
+
+        async def run() -> None:
+            said.append((await desk.run(text)).text)
+
+        nursery.start_soon(run)
+        await scene.wait_until((desk.workspace / "began").exists)
+        seen = running()
+        go.touch()
+    assert any("bash" in line for line in seen)
+    assert not any(mark in line for line in seen)
+    assert mark in said[0]
+    assert "ELWOOD" not in said[0]

@@ -1,5 +1,6 @@
 """The parts of the workspace that are hidden from commands."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -88,10 +89,14 @@ async def test_the_git_file_of_a_worktree_is_protected(home: Home) -> None:
         "echo changed > .git/config; echo changed > .git/hooks/pre-commit",
         "mv .git x; mv .git/hooks x; mv .git/config x; rm -rf .git/hooks; chmod 777 .git/config",
         "echo changed > .env; mv .env x; rm -f .env",
+        "echo changed > sub/.git/config; rm -rf sub/.git/hooks; mv sub/.git x",
+        "cd .git/modules/a/m; echo changed > config; mv hooks x; cd ..; mv m x",
     ],
 )
 async def test_guarded_files_are_unchanged(hands: Executor, home: Home, attack: str) -> None:
     names = [".env", "sub/.env", ".ssh/id", "AGENTS.md", "skills/a/SKILL.md", ".git/config"]
+    names += ["sub/.git/config", "sub/.git/hooks/x", ".git/modules/a/m/config"]
+    names += [".git/modules/a/m/HEAD", ".git/modules/a/m/hooks/x"]
     create_files(home.workspace, *names, ".git/hooks/post-merge")
     modes = {name: (home.workspace / name).stat().st_mode for name in names}
     outcome = await hands.run(Command(argv=("sh", "-c", attack), timeout=30))
@@ -102,10 +107,22 @@ async def test_guarded_files_are_unchanged(hands: Executor, home: Home, attack: 
     assert [path.name for path in (home.workspace / ".git/hooks").iterdir()] == ["post-merge"]
 
 
+@pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)
+async def test_a_socket_of_the_machine_is_hidden(hands: Executor, home: Home) -> None:
+    text = "test -e sub/s && ! test -S sub/s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        (home.workspace / "sub").mkdir()
+        listener.bind(str(home.workspace / "sub/s"))
+        outcome = await hands.run(Command(argv=("sh", "-c", text), timeout=30))
+    assert outcome.code == 0
+    assert "sub/s" in outcome.note
+
+
 async def test_git_works_in_the_workspace(hands: Executor, home: Home) -> None:
     text = (
         "git init -q . && echo a > a && git add a && "
         "git -c user.name=a -c user.email=a@b commit -qm one && git log --oneline"
     )
+    text = f"{text}; mkdir -p sub; cd sub; {text}"
     outcome = await hands.run(Command(argv=("sh", "-c", text), timeout=30))
     assert outcome.code == 0, outcome.output

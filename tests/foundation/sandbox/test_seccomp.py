@@ -1,6 +1,7 @@
 """The system call filter in a small interpreter, for every architecture."""
 
 import errno
+import os
 import struct
 
 import pytest
@@ -71,6 +72,28 @@ class TestFilter:
             # The kernel checks the low half only.
             assert run_filter(code, arch.audit, arch.ioctl, 1, 1 << 32 | request) != ALLOW
 
+    def test_a_file_cannot_run_as_its_owner(self, machine: str) -> None:
+        arch, code = ARCHITECTURES[machine], program((), machine)
+
+        def call(number: int, **given: int) -> int:
+            words = [0] * 4
+            for name, value in given.items():
+                words[(offsets[name] - 16) // 8] = value
+            return run_filter(code, arch.audit, number, *words)
+
+        for number, mode in arch.modes.items():
+            offsets = {"mode": mode}
+            assert call(number, mode=0o1777) == ALLOW
+            for bad in (0o4755, 0o2755, 1 << 32 | 0o4000):
+                assert call(number, mode=bad) == deny_with(errno.EPERM)
+        for number, (flags, mode) in arch.creating.items():
+            offsets = {"flags": flags, "mode": mode}
+            assert call(number, flags=0o2, mode=0o4755) == ALLOW  # the mode means nothing here
+            for creates in (os.O_CREAT, os.O_TMPFILE):
+                assert call(number, flags=creates, mode=0o644) == ALLOW
+                assert call(number, flags=creates, mode=0o4755) == deny_with(errno.EPERM)
+        assert run_filter(code, arch.audit, arch.openat2) == deny_with(errno.ENOSYS)
+
     def test_another_architecture_is_killed(self, machine: str) -> None:
         arch, code = ARCHITECTURES[machine], program((), machine)
         assert run_filter(code, arch.audit ^ 1, 0) == KILL
@@ -81,5 +104,6 @@ class TestFilter:
     def test_other_calls_are_allowed(self, machine: str, number: int, arguments: list[int]) -> None:
         arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
         known = {*arch.denied.values(), arch.socket, arch.clone, arch.clone3, arch.ioctl}
+        known |= {arch.openat2, *arch.modes, *arch.creating}
         if number not in known:
             assert run_filter(code, arch.audit, number, *arguments) == ALLOW

@@ -66,6 +66,12 @@ async def test_4_the_filter_is_needed_too(home: Home) -> None:
     assert b"--disable-userns" in said.output.split(b"\0")
 
 
+async def test_a_file_cannot_run_as_its_owner(home: Home) -> None:
+    attack = "cp /bin/true x; chmod u+s x; chmod g+s x; install -m 4755 x y; mkdir z; ls -l x y"
+    assert "Operation not permitted" in (await run_inside(home, "sh", "-c", attack))[1]
+    assert {path.stat().st_mode & 0o6000 for path in home.workspace.iterdir()} == {0}
+
+
 async def test_5_data_is_limited_and_addresses_are_not(home: Home) -> None:
     """WebAssembly reserves gigabytes of address space that it never uses."""
     reserve = "import mmap; mmap.mmap(-1, 9 << 30, prot=0); print('reserved'); bytes(2 << 30)"
