@@ -155,7 +155,7 @@ def tools(parcels: Address[ParcelMail]) -> list[Tool]:
             risk="write",
             effect="once",
             target=lambda given: given.number,
-            plan=always(Other("write")),
+            plan=always(Other("write"), "watch this parcel"),
         )
     ]
 

@@ -132,7 +132,7 @@ async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
             assert "Parcels are tracked." in await line.ask("/status")
             # The tool: the gate asks the owner, and its output has the key redacted.
             await line.say("track P17")
-            question = await line.hear(lambda text: "May I use track_parcel?" in text)
+            question = await line.hear(lambda text: "May I watch this parcel?" in text)
             assert "\n\nnumber: P17\n\n" in question
             await line.say("/approvals")
             listed = await line.hear(lambda text: "These questions wait for you" in text)

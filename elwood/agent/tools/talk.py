@@ -56,10 +56,13 @@ Whom = Literal["owner", "group", "person"]
 
 @attrs.frozen
 class Recipient:
-    """The recipient of a message: *whom* for the policy, *name* for people."""
+    """The recipient of a message."""
 
     route: Route
+    # For the policy.
     whom: Whom
+    # For people, and with the chat.
+    who: str
     name: str
 
 
@@ -134,7 +137,7 @@ class Messenger:
         topic = f", topic {route.thread}" if route.thread else ""
         chat = f" {route.chat}" if route.chat else ""
         kind = {"owner": "your own chat", "group": "a group", "person": "a private chat"}[whom]
-        return Recipient(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
+        return Recipient(route, whom, name, f"{name}: {kind}, {route.channel}{chat}{topic}")
 
     def _is_owners(self, route: Route) -> bool:
         return route.private and any(map(route.is_same_chat, self._channels.rank_owner_routes))
@@ -201,7 +204,8 @@ class Talk:
         # Freely chosen text comes last, so it cannot pass for another recipient or file.
         subject = "\n".join([*lines, "Text:", given.text])
         outgoing = "\n".join([given.text, *given.files])
-        return Plan(SendMessage(draft.place.whom), subject, draft.facts, outgoing)
+        asks = f"send this message to {one_line(draft.place.who)}"
+        return Plan(SendMessage(draft.place.whom), subject, draft.facts, outgoing, asks=asks)
 
     async def send_message(self, given: MessageToSend, context: ToolContext) -> str:
         """Send the planned message, if it is unchanged, and return the outcome of each part."""
@@ -286,7 +290,7 @@ class Talk:
 async def plan_question(given: AskUser, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     text = "\n".join([given.question, *given.options])
-    return Plan(SendMessage("owner"), f"Ask: {text}", outgoing=text)
+    return Plan(SendMessage("owner"), f"Ask: {text}", outgoing=text, asks="ask this question")
 
 
 def _posts(

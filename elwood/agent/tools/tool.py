@@ -184,12 +184,12 @@ def _definition(tool: Tool) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
-    """Build a plan function for a tool whose calls all have the same action."""
+def always(action: Action, asks: str) -> Callable[[Any, object], Awaitable[Plan]]:
+    """Build a plan function for a tool whose calls all have the same action and question."""
 
     async def plan(given: object, context: object) -> Plan:
         await trio.lowlevel.checkpoint()
-        return Plan(action, in_words(given))
+        return Plan(action, in_words(given), asks=asks)
 
     return plan
 

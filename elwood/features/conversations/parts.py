@@ -98,7 +98,7 @@ async def build(core: Core, others: Gathered) -> Parts:
                 risk="read",
                 effect="pure",
                 target=lambda given: given.query,
-                plan=always(ReadFiles()),
+                plan=always(ReadFiles(), "search your conversations"),
                 gives=PRIVATE,
             )
         ],

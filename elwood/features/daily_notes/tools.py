@@ -71,13 +71,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
             )
         return f"added to {given.name}"
 
-    keeping = partial(
-        Tool,
-        effect="keyed",
-        timeout=30.0,
-        target=lambda given: given.name,
-        plan=always(SaveMemory()),
-    )
+    keeping = partial(Tool, effect="keyed", timeout=30.0, target=lambda given: given.name)
     return (
         keeping(
             name="create_thread",
@@ -90,6 +84,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
             ),
             input=CreateThread,
             run=create,
+            plan=always(SaveMemory(), "start a thread of notes"),
         ),
         keeping(
             name="append_thread",
@@ -97,6 +92,7 @@ def tools(notes: DailyNotes) -> tuple[Tool, ...]:
             description="Add an entry with today's date to the end of a thread.",
             input=AppendThread,
             run=append,
+            plan=always(SaveMemory(), "add a note to a thread"),
         ),
     )
 

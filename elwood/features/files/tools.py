@@ -64,7 +64,9 @@ class _HasPath(Protocol):
 async def plan_look(verb: str, given: _HasPath, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     is_all = verb in ("read", "list")
-    return Plan(ReadFiles(), f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}")
+    subject = f"{verb} {given.path}" if is_all else f"{verb}\n{in_words(given)}"
+    asks = {"read": "read this file", "list": "list this folder"}.get(verb, "search your files")
+    return Plan(ReadFiles(), subject, asks=asks)
 
 
 async def scope_of_look(
@@ -317,7 +319,9 @@ class FileWriter:
         action = WriteFile(protection(inner) is not None, foreign)
         if diff and len(diff) <= max(MAX_DIFF, len(text)):
             text = f"\n{diff}"
-        return Plan(action, f"{verb} {path}{text}", {"before": before}, scope=scope)
+        does = {"write": "create" if before == ABSENT else "replace"}.get(verb, "change")
+        facts, asks = {"before": before}, f"{does} this file"
+        return Plan(action, f"{verb} {path}{text}", facts, scope=scope, asks=asks)
 
 
 def _apply_edit(given: EditText, data: bytes) -> tuple[bytes, int]:

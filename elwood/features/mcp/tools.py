@@ -203,6 +203,7 @@ def reader_tools(
             f"Read {sent}",
             outgoing=sent,
             scope=ApprovalScope((server,), f"read from {server}", f"read this kind of {server}"),
+            asks=f"read this from the server {one_line(server)}",
         )
 
     more: dict[str, Any] = {

@@ -163,7 +163,7 @@ async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:
 async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
     await trio.lowlevel.checkpoint()
     words = "; or: ".join((given.query, *given.also))
-    return Plan(ReadFiles(), f"Search the notes: {words}")
+    return Plan(ReadFiles(), f"Search the notes: {words}", asks="search your notes")
 
 
 def _display_name(note: Note) -> str:

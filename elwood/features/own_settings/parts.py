@@ -74,7 +74,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
 
     async def plan(given: ChangeSettings, context: ToolContext) -> Plan:
         if given.text is None:
-            return Plan(ReadFiles(), f"Read {AGENT_FILE}")
+            return Plan(ReadFiles(), f"Read {AGENT_FILE}", asks="read my own settings")
         await keeper.refresh()
         old = keeper.text
         try:
@@ -85,7 +85,8 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
             raise ToolFailure(f"{AGENT_FILE} already has this content")
         subject = f"Change my own settings ({AGENT_FILE}):\n{diff(old, given.text)}"
         # It instructs us in all conversations, like the documents of the workspace.
-        return Plan(WriteFile(protected=True), subject, {"old": hash_text(old)}, given.text)
+        action, facts = WriteFile(protected=True), {"old": hash_text(old)}
+        return Plan(action, subject, facts, given.text, asks="change my own settings")
 
     async def run(given: ChangeSettings, context: ToolContext) -> Output:
         if given.text is None:

@@ -68,7 +68,7 @@ def tools(read: Read) -> tuple[Tool, ...]:
             timeout=30.0,
             limit=2 * MAX_FILE,
             target=lambda given: str(given.name),
-            plan=always(ReadFiles()),
+            plan=always(ReadFiles(), "read a skill"),
         ),
     )
 

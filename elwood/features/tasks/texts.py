@@ -6,10 +6,10 @@ from itertools import islice
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import QUIET, Budget
-from elwood.agent.conversation.settings import write_hours
+from elwood.agent.conversation.settings import DAYS, local_time, write_hours
 from elwood.agent.models.ledger import dollars
 from elwood.features.tasks.state import RunFinished, RunsMissed, TaskState
-from elwood.features.tasks.task import Task, TaskStatus, runs_after
+from elwood.features.tasks.task import Task, TaskStatus, next_run, runs_after
 from elwood.features.tasks.when import Once, say_clock, say_moment, say_when
 from elwood.foundation.text.lines import duration, one_line
 
@@ -139,6 +139,27 @@ def format_log_line(one: TaskState, entry: RunFinished | RunsMissed, now: float,
 def next_runs(task: Task, zone: str, now: float) -> str:
     runs = islice(runs_after(task, now), SHOWN_RUNS)
     return "; ".join(say_moment(at, zone, now) for at in runs) or "no further run"
+
+
+def ask_to_schedule(task: Task, zone: str, now: float, *, is_own: bool) -> str:
+    """Complete "May I …" for a new *task*; *is_own*: its words go to the owner.
+
+    >>> task = Task("a", "A", Once(118800.0), "UTC", message="Call Bo.")
+    >>> ask_to_schedule(task, "UTC", 0, is_own=True)
+    'remind you tomorrow at 09:00'
+    """
+    does = "remind you" if is_own else "send a reminder"
+    does = does if task.message else "do this job"
+    at = next_run(task, now)
+    if isinstance(task.when, Once) and at is not None:
+        here, today = local_time(at, zone), local_time(now, zone)
+        days = {0: "today", 1: "tomorrow"}
+        day = days.get(
+            (here.date() - today.date()).days, f"on {DAYS[here.weekday()]} {here:%Y-%m-%d}"
+        )
+        return f"{does} {day} at {here:%H:%M}"
+    when = say_when(task.when, task.zone)
+    return f"{does} {when}" if when.startswith("every ") else f"{does} on a schedule"
 
 
 def cadence(task: Task, zone: str) -> str:

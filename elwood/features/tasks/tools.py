@@ -7,18 +7,19 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import Effect, Plan, Reschedule, Schedule
+from elwood.agent.conversation.calls import Effect, Other, Plan, Reschedule, Schedule
 from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.run import SESSION, Budget, RunBounds, owner_of
 from elwood.agent.models.ledger import dollars
-from elwood.agent.tools.talk import Messenger
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
+from elwood.agent.tools.talk import Messenger, Recipient
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail
 from elwood.features.tasks.settings import TaskForm, read_task
 from elwood.features.tasks.task import Task, TaskStatus, next_run
 from elwood.features.tasks.texts import (
     MAX_TITLE,
+    ask_to_schedule,
     cadence,
     describe_action,
     limits,
@@ -168,7 +169,7 @@ class _TaskDraft(msgspec.Struct, frozen=True):
     """A task to plan."""
 
     task: Task
-    place: str  # name of the route of its answers
+    place: Recipient | None  # of its answers
     facts: dict[str, str]  # an approval is valid only for these
 
 
@@ -195,7 +196,7 @@ class TaskTools:
             f"Next: {next_runs(task, context.zone, now)}",
         ]
         if draft.place:
-            lines.append(f"{'Sent to' if task.message else 'Answers go to'}: {draft.place}")
+            lines.append(f"{'Sent to' if task.message else 'Answers go to'}: {draft.place.name}")
         if task.silent:
             lines.append("Its answers are not sent.")
         if task.session:
@@ -205,7 +206,9 @@ class TaskTools:
         # The free text is last, so it cannot imitate another line.
         lines += ["Text:", given.remind or given.do]
         text = f"{given.title}\n{given.remind or given.do}"
-        return Plan(Schedule(), "\n".join(lines), draft.facts, text)
+        is_own = draft.place is not None and draft.place.whom == "owner"
+        asks = ask_to_schedule(task, context.zone, now, is_own=is_own)
+        return Plan(Schedule(), "\n".join(lines), draft.facts, text, asks=asks)
 
     async def schedule(self, given: ScheduleTask, context: ToolContext) -> str:
         """Plan the task, if it is still the approved one."""
@@ -273,7 +276,7 @@ class TaskTools:
         if next_run(task, now) is None:
             raise BadSetting("it would never run", "its times must be before until")
         facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
-        return _TaskDraft(task, place.name if place else "", facts)
+        return _TaskDraft(task, place, facts)
 
     async def list_tasks(self, given: ListTheTasks, context: ToolContext) -> Output:
         """List all tasks except chores, or show one."""
@@ -303,7 +306,8 @@ class TaskTools:
         task = (await self._find(wanted)).task
         title = one_line(task.title, MAX_TITLE)
         subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, context.zone)}"
-        return Plan(Reschedule(own=task.id == owner_of(context.bounds)), subject, {"task": task.id})
+        action = Reschedule(own=task.id == owner_of(context.bounds))
+        return Plan(action, subject, {"task": task.id}, asks=f"{verb} this task")
 
     async def change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> str:
         """Change the approved task."""
@@ -426,6 +430,7 @@ def tools(
             ),
             input=ListTheTasks,
             run=tasks.list_tasks,
+            plan=always(Other("read"), "list your tasks"),
             risk="read",
             effect="pure",
             timeout=30.0,

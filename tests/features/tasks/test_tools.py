@@ -217,6 +217,9 @@ async def test_the_question_shows_the_whole_task(tmp_path: Path) -> None:
             "Read it.",
             "Next: never",
         ]
+        assert plan.asks == "do this job every Mon at 08:00"
+        reminder = ScheduleTask("tea", at="2026-11-30 09:00", remind="Tea!")
+        assert (await w.plan(reminder)).asks == "remind you on Mon 2026-11-30 at 09:00"
         assert await w.tasks() == []
 
 
