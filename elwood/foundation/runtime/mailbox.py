@@ -140,7 +140,7 @@ class Address(Generic[M_contra]):
         Raises ActorDown immediately while the actor is away, ActorCrashed if it crashes with the
         request.
         """
-        with show_wait(f"{type(request).__name__} from {self.name}"):
+        with show_wait(f"an answer from {self.name} ({type(request).__name__})"):
             if not self._mailbox.is_up:
                 raise ActorDown(self.name)
             # The `match` of the actor checks the type of the request.

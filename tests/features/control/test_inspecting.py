@@ -29,8 +29,8 @@ from elwood.foundation.net import control as wire
 from elwood.foundation.text.lines import width as columns
 from tests.app.screens import assert_screen
 
-POLL = WaitSeen("getUpdates", 12.0, 70.0)
-SEND = WaitSeen("sendMessage", 75.0, 60.0)
+POLL = WaitSeen("Telegram to answer a poll", 12.0, 70.0)
+SEND = WaitSeen("a message to be sent to chat 7", 75.0, 60.0)
 PROCESS = ProcessSeen(
     "0.1.0",
     started=1000.0,
@@ -49,7 +49,12 @@ SEEN = Inspection(
         ActorSeen("models", "restarting", 4.0, 0, 32, 2, "OSError: gone", 4.0),
         ActorSeen("sessions", "running", 11_520.0, 0, 256),
         ActorSeen(
-            "sessions/tg-1", "running", 11.0, 0, 16, waits=(WaitSeen("Complete from models", 7.0),)
+            "sessions/tg-1",
+            "running",
+            11.0,
+            0,
+            16,
+            waits=(WaitSeen("an answer from models (Complete)", 7.0),),
         ),
         ActorSeen("sessions/tg-2", "given up", 90.0, 0, 16, 3, "KeyError: 'x'", 90.0),
         ActorSeen(
@@ -62,7 +67,7 @@ SEEN = Inspection(
         ),
     ),
     (
-        StuckSeen("outbox", "sendMessage has taken 75 s (limit 60 s)"),
+        StuckSeen("outbox", "has waited 75 s for a message to be sent to chat 7 (limit 60 s)"),
         StuckSeen("sessions/tg-2", "gave up: KeyError: 'x'"),
     ),
     vitals=Vitals(
