@@ -272,3 +272,5 @@ def test_reflections_are_due_after_their_period(
     found = due_reflections(existing, date.fromisoformat(now))
     assert [one.path.removeprefix("threads/") for one in found] == due
     assert all(one.path in request(one) for one in found)
+    unused = "the skills of your list that no note names"
+    assert all((unused in request(one)) == one.is_monthly for one in found)
