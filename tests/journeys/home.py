@@ -51,6 +51,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.store import StatusMessages
 from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.connections import Network
 from elwood.foundation.net.http import Client
@@ -485,7 +486,8 @@ class Life:
                 await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
 
             async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-                made = Outbox(bot, random=lambda: 0.5, pacing=home.pacing)
+                status = StatusMessages(core.paths.state / "telegram", core.disk)
+                made = Outbox(bot, status, random=lambda: 0.5, pacing=home.pacing)
                 body = made.run
                 await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 

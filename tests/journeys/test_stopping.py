@@ -166,6 +166,19 @@ async def test_a_stop_keeps_the_text_that_was_shown(h: Home, stop: str) -> None:
     assert h.broken_promises() == []
 
 
+async def test_a_kill_leaves_no_status_message(h: Home) -> None:
+    async with h.life() as life:
+        await begin_turn(h, life)
+        await life.until(lambda: h.texts())
+        assert h.texts()[0].startswith("⏳ hang · ")
+        life.kill()
+    async with h.life() as life:
+        await life.until(lambda: h.fake.gone == {h.fake.sent[0].message_id})
+        await life.wait_until_idle()
+        assert not [*(h.state / "telegram").iterdir()]
+    assert h.broken_promises() == []
+
+
 async def test_the_word_stop_stops_only_running_work(h: Home) -> None:
     h.settings["owner"] = Owner(languages=("en", "de"))
     async with h.life() as life:

@@ -27,6 +27,7 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.channels.pacing import Bucket
 from elwood.agent.conversation.route import Route
+from elwood.features.telegram.channel import route_to
 from elwood.features.telegram.client import (
     CALL_TIMEOUT,
     FAILURES,
@@ -38,6 +39,7 @@ from elwood.features.telegram.client import (
     remedy,
 )
 from elwood.features.telegram.pacing import Pacing, per_second
+from elwood.features.telegram.store import StatusMessages
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import (
     Lock,
@@ -287,15 +289,21 @@ class _ChatQueue:
 
 
 class Outbox:
-    """A leaf: it sends no requests to other actors and stores nothing.  Senders retry.
+    """A leaf: it sends no requests to other actors and stores only *status*.  Senders retry.
 
     *random* returns numbers from 0 to 1 for jitter.
     """
 
     def __init__(
-        self, bot: Bot, *, random: Callable[[], float], pacing: Pacing | None = None
+        self,
+        bot: Bot,
+        status: StatusMessages,
+        *,
+        random: Callable[[], float],
+        pacing: Pacing | None = None,
     ) -> None:
         self._bot = bot
+        self._status = status
         self._random = random
         self._pacing = pacing or Pacing()
         total = self._pacing.total
@@ -322,6 +330,9 @@ class Outbox:
         async with trio.open_nursery() as probing:
             probing.start_soon(self._probe)
             async with trio.open_nursery() as nursery:
+                for chat, message in await self._status.list():  # a kill has left them
+                    route = route_to(chat, private=chat > 0)
+                    self._get_queue(nursery, route).deletions.append(message)
                 async for mail in mailbox:
                     if isinstance(mail, Reachable):
                         self._set_unreachable(int(mail.route.chat), mail.gone)
@@ -466,7 +477,12 @@ class Outbox:
                 number = int(screen.message.rpartition(":")[2])
                 await self._bot.set_message_reaction(queue.chat, number, frame.text)
                 return
+            before = screen.message
             await screen.show(self._bot, queue.chat, frame, now)
+            if screen.message is not None and screen.message != before:
+                if self._stopping:  # it was on its way at the stop
+                    queue.deletions.append(screen.message)
+                await self._status.add(queue.chat, screen.message)
         except TelegramError as error:
             if error.code == 429:
                 self._pause_chat(queue, error)
@@ -480,9 +496,12 @@ class Outbox:
         try:
             await self._bot.delete_message(queue.chat, message)
         except FAILURES as error:
-            if remedy(error) in ("not sent", "unknown", "wait") and not self._stopping:
-                queue.deletions.append(message)
-                self._pause_chat(queue, error)
+            if remedy(error) in ("not sent", "unknown", "wait"):
+                if not self._stopping:
+                    queue.deletions.append(message)
+                    self._pause_chat(queue, error)
+                return
+        await self._status.remove(queue.chat, message)
 
     async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
         screen = queue.screens.pop(post.route.thread, None)

@@ -18,6 +18,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.store import StatusMessages
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import ask, is_wanted
 from elwood.foundation.net.http import Client
@@ -40,6 +41,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         core.closing.push_async_callback(client.aclose)
     outbox = Outbox(
         Bot(settings, sending),
+        StatusMessages(core.paths.state / "telegram", core.disk),
         random=core.environment.random,
         pacing=Pacing(total=settings.messages_per_second),
     )

@@ -46,6 +46,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.pacing import Pacing
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.store import StatusMessages
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,
@@ -54,9 +55,11 @@ from elwood.foundation.runtime import (
     Event,
     Mailbox,
     in_thread,
+    inline,
     supervise,
 )
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.markdown import Rich
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
@@ -294,10 +297,13 @@ async def outbox(
     mailbox = Mailbox[OutboxMail]("outbox", 64)
     client = Client()
     bot = Bot(settings(fake, **more), client)
-    actor = Outbox(bot, random=half, pacing=pacing)
+    folder = Path(tempfile.mkdtemp())
+    status = StatusMessages(folder, Disk(blocking=inline, clock=trio.current_time))
+    actor = Outbox(bot, status, random=half, pacing=pacing)
     try:
         async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
             yield Sender(mailbox, actor_table, bot)
     finally:
+        shutil.rmtree(folder)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await client.aclose()
