@@ -11,7 +11,7 @@ from zoneinfo import available_timezones
 
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import load
-from elwood.app.config.reference import template
+from elwood.app.config.template import template
 from elwood.app.main import sections
 from elwood.foundation.command_line import OK, ask
 from elwood.foundation.secrets.redaction import Secret

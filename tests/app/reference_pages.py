@@ -1,4 +1,4 @@
-"""Generate docs/reference/ (but config.md) and share/: python -m tests.app.reference_pages."""
+"""Generate docs/reference/ and share/: python -m tests.app.reference_pages."""
 
 import inspect
 from argparse import ArgumentParser, _SubParsersAction
@@ -18,6 +18,7 @@ from elwood.app.cli import make_parser
 from elwood.features.tasks.state import TimetableEntry
 from elwood.foundation.storage.anchors import AnchorEntry
 from tests.app import shell_pages
+from tests.app.config_page import config_page
 from tests.every_tool import every_slash_command, every_tool
 
 ROOT = Path(elwood.__file__).parents[1]
@@ -30,6 +31,7 @@ def pages() -> dict[str, str]:
         "docs/reference/commands.md": commands(),
         "docs/reference/tools.md": tools(),
         "docs/reference/state.md": state(),
+        "docs/reference/config.md": config_page(),
     }
     return reference | shell_pages.pages()
 

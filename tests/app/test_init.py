@@ -13,7 +13,7 @@ import trio
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.app.config.load import load
-from elwood.app.config.reference import template
+from elwood.app.config.template import template
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.secrets.redaction import Secret

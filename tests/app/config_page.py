@@ -1,21 +1,19 @@
-"""Generate the reference of the configuration and the first config.toml."""
+"""Describe the configuration, from its fields: docs/reference/config.md."""
 
-import textwrap
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
-import tomli_w
 
-from elwood.app.config.load import format_key
+from elwood.app.config.template import format_toml
 from elwood.app.main import own_sections, sections
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Answers, Key, Settings, yield_fields
+from elwood.foundation.settings import Key, Settings, yield_fields
 
 _INTRODUCTION = """\
-<!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
+<!-- Generated: python -m tests.app.reference_pages -->
 # config.toml
 
 Elwood reads this file when it starts and never writes it. `elwood init` creates the first one, and
@@ -39,17 +37,10 @@ changes. The assistant changes it with a tool, which shows you the diff and asks
 edit it by hand. `/settings` shows it, and `/settings undo` reverts the last change. If it has an
 error, Elwood tells you and keeps the previous settings. Other sections are not allowed.
 """
-_HEAD = """\
-# The configuration of Elwood.  Lines that begin with "#" without a space show a default or an
-# example; remove the "#" to set them.  `elwood doctor` checks this file.
-#
-# Do not write secrets here: use systemd credentials (telegram-token, anthropic-key, openai-key),
-# or files that only you can read: "file:/path".
-
-"""
 
 
-def reference() -> str:
+def config_page() -> str:
+    """Describe all sections of config.toml and agent.toml."""
     parts = [
         _INTRODUCTION,
         *map(_describe_section, sections()),
@@ -81,40 +72,6 @@ def _format_keys(item: type) -> str:
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
 
 
-def template(answers: Answers | None = None) -> str:
-    """Return the first config.toml with *answers*; other keys are comments with their defaults."""
-    parts, answers = [_HEAD], answers or {}
-    for kind in sections():
-        section = kind.SECTION
-        parts.append(_comment(section.about))
-        if section.tables is not None:
-            parts.append(section.tables.example)
-        else:
-            parts.append(f"[{section.name}]\n")
-            for field, key in yield_fields(kind):
-                at, shown = (section.name, field.name), key.example or _format_toml(field.default)
-                if at in (one[:2] for one in answers if len(one) > 2):
-                    continue  # its tables follow
-                parts.append(_comment(key.help))
-                line = f"{field.name} = {_format_toml(answers[at])}" if at in answers else ""
-                parts.append(f"{line or f'#{field.name} = {shown}'}\n")
-        for *table, name in (one for one in answers if one[0] == section.name):
-            if section.tables is None and len(table) == 1:
-                continue  # written above
-            head = f"[[{section.name}]]" if len(table) == 1 else f"[{format_key(tuple(table))}]"
-            if f"\n{head}\n" not in parts:
-                parts.append(f"\n{head}\n")
-            parts.append(f"{name} = {_format_toml(answers[(*table, name)])}\n")
-        parts.append("\n")
-    return "".join(parts).rstrip() + "\n"
-
-
-def _comment(text: str) -> str:
-    text = text.replace("`", "")
-    lines = textwrap.wrap(text[0].upper() + text[1:], 95)
-    return "".join(f"# {line}\n" for line in lines)
-
-
 def _type_name(kind: object) -> str:
     names: dict[object, str] = {
         str: "text",
@@ -144,14 +101,4 @@ def _default_text(field: "attrs.Attribute[Any]", key: Key) -> str:
         return key.default
     if field.default is attrs.NOTHING:
         return "required"
-    return "none" if field.default in (None, "", (), {}) else f"`{_format_toml(field.default)}`"
-
-
-def _format_toml(value: object) -> str:
-    """Format *value* as TOML on one line; a plain ``${`` would be a variable."""
-    text = tomli_w.dumps({"x": value}, indent=0).removeprefix("x = ")
-    return text.replace(",\n]", "]").replace("\n", "").replace("${", "$${")
-
-
-if __name__ == "__main__":
-    print(reference(), end="")
+    return "none" if field.default in (None, "", (), {}) else f"`{format_toml(field.default)}`"
