@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
 from functools import partial
 
+import attrs
 import msgspec
 import trio
 
@@ -98,6 +99,7 @@ MAX_SHOWN_AGAIN = 5
 SHOWN_AGAIN = Rich("I asked this again below.")
 
 
+@attrs.define(eq=False, slots=False)
 class Approvals:
     """Records access, decisions about calls, and new ids of groups.
 
@@ -108,32 +110,17 @@ class Approvals:
     command could read the codes on the disk and use the socket.
     """
 
-    def __init__(
-        self,
-        journal: Journal[ApprovalEntry, ApprovalBook],
-        channels: Channels,
-        environment: Environment,
-        *,
-        owners: frozenset[str],
-        hint: Callable[[Decided], bool],
-        redact: Callable[[str], str],
-        settings: ApprovalSettings,
-        when_awake: Callable[[float], float] = lambda now: now,
-        at_work: Callable[[], Iterable[str]] = lambda: (),
-        zone: tzinfo = UTC,
-        confined: bool = True,
-    ) -> None:
-        self._confined = confined
-        self._journal = journal
-        self._channels = channels
-        self._environment = environment
-        self._owners = owners
-        self._hint = hint
-        self._redact = redact
-        self._settings = settings
-        self._when_awake = when_awake
-        self._at_work = at_work
-        self._zone = zone
+    _journal: Journal[ApprovalEntry, ApprovalBook]
+    _channels: Channels
+    _environment: Environment
+    _owners: frozenset[str]
+    _hint: Callable[[Decided], bool]
+    _redact: Callable[[str], str]
+    _settings: ApprovalSettings
+    _when_awake: Callable[[float], float] = lambda now: now
+    _at_work: Callable[[], Iterable[str]] = lambda: ()
+    _zone: tzinfo = UTC
+    _confined: bool = True
 
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
         """Replay the journal, repeat the open questions, then serve requests until stopped."""

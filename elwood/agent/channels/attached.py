@@ -106,6 +106,7 @@ Take = Callable[[frames.FromClient], Awaitable[None]]
 """Handles one frame of a client."""
 
 
+@attrs.define(eq=False)
 class AttachedClients:
     """The outbox of a channel of attached clients.
 
@@ -113,20 +114,12 @@ class AttachedClients:
     is in memory.  *describe_absence* returns why a post to a session did not arrive.
     """
 
-    def __init__(
-        self,
-        route_of: Callable[[str], Route],
-        session_at: Callable[[Route], str | None],
-        describe_absence: Callable[[str | None], str],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._route_of = route_of
-        self._session_at = session_at
-        self._describe_absence = describe_absence
-        self._new_id = new_id
-        self._clients: list[AttachedClient] = []
-        self.has_first = trio.Event()
-        """Set when the first client is attached."""
+    _route_of: Callable[[str], Route]
+    _session_at: Callable[[Route], str | None]
+    _describe_absence: Callable[[str | None], str]
+    _new_id: Callable[[], str]
+    _clients: list[AttachedClient] = attrs.field(factory=list, init=False)
+    has_first: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
     def is_full(self) -> bool:

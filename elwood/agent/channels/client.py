@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+import attrs
 import trio
 
 from elwood.agent.channels.messages import (
@@ -135,6 +136,7 @@ async def _post_until_done(
     return None
 
 
+@attrs.define(eq=False)
 class TellOwner:
     """Sends notices to the owner, at the first of *owner_routes* at that time.
 
@@ -142,15 +144,9 @@ class TellOwner:
     the notice is logged.  *redact* removes secrets.
     """
 
-    def __init__(
-        self,
-        outboxes: Mapping[str, Address[OutboxMail]],
-        owner_routes: Callable[[], Sequence[Route]],
-        redact: Callable[[str], str],
-    ) -> None:
-        self._outboxes = outboxes
-        self._owner_routes = owner_routes
-        self._redact = redact
+    _outboxes: Mapping[str, Address[OutboxMail]]
+    _owner_routes: Callable[[], Sequence[Route]]
+    _redact: Callable[[str], str]
 
     async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
         """Post *text*; each of *buttons* types its label.  Return True if it was delivered.

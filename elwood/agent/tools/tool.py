@@ -279,21 +279,16 @@ class ReachedPath(NamedTuple):
     start: str = ""
 
 
+@attrs.define(eq=False)
 class WorkspaceFiles:
     """The workspace *root* and the folders *lent* outside it.
 
     *place* returns the path at which commands find a path of the host, or None; it blocks.
     """
 
-    def __init__(
-        self,
-        root: Root,
-        lent: Sequence[MountedRoot] = (),
-        place: Callable[[Path], str | None] = lambda path: None,
-    ) -> None:
-        self.root = root
-        self._lent = lent
-        self._place = place
+    root: Root
+    _lent: Sequence[MountedRoot] = ()
+    _place: Callable[[Path], str | None] = lambda path: None
 
     def resolve(self, path: str, route: Route) -> ReachedPath:
         """Resolve *path* for a conversation at *route*; blocks.

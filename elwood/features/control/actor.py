@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import attrs
 import trio
 
 from elwood.agent.approvals.messages import ApprovalsMail, DecideRequest, RevokePermission
@@ -86,6 +87,7 @@ class ControlUnavailable(Exception):
     """The socket cannot be created; the text has the reason and a remedy for the operator."""
 
 
+@attrs.define(eq=False)
 class Control:
     """Listen on ``control.sock`` in *folder* and answer Elwood's own user, and root.
 
@@ -93,19 +95,11 @@ class Control:
     is no state: a crash costs the open connections.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        commands: Sequence[ControlCommand],
-        *,
-        redact: Callable[[str], str],
-        blocking: Blocking,
-    ) -> None:
-        self._folder = folder
-        self._commands = commands
-        self._redact = redact
-        self._blocking = blocking
-        self._clients = 0
+    _folder: Path
+    _commands: Sequence[ControlCommand]
+    _redact: Callable[[str], str]
+    _blocking: Blocking
+    _clients: int = attrs.field(default=0, init=False)
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         self._clients = 0

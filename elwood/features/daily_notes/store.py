@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import attrs
 import trio
 
 from elwood.agent.session.log.turns import FinishedTurn
@@ -74,6 +75,7 @@ NEVER = (float("-inf"), "")
 DAY = 86_400.0
 
 
+@attrs.define(eq=False)
 class DailyNotes:
     """The notes in ``threads/`` of the folder *root*; create one for Elwood.
 
@@ -82,28 +84,19 @@ class DailyNotes:
     PathRefused and Unconfined if the folder cannot be used.
     """
 
-    def __init__(
-        self,
-        root: Root,
-        zone: tzinfo,
-        blocking: Blocking,
-        redact: Callable[[str], str],
-        anchor: Callable[[], Awaitable[str]],
-        bounds: DailyNotesSettings = BOUNDS,
-    ) -> None:
-        self._bounds = bounds
-        self._root = root
-        self._zone = zone
-        self._blocking = blocking
-        self._redact = redact
-        self._anchor = anchor
-        # The current day, and the first line of its note.
-        self._begun = ("", "")
-        # By session; the first `write_turns` writes them together.
-        self._gathered: dict[str, FinishedTurn] = {}
-        self._writing = Lock()
-        # When the last recall was read, and its text.
-        self._recalled = NEVER
+    _root: Root
+    _zone: tzinfo
+    _blocking: Blocking
+    _redact: Callable[[str], str]
+    _anchor: Callable[[], Awaitable[str]]
+    _bounds: DailyNotesSettings = BOUNDS
+    # The current day, and the first line of its note.
+    _begun: tuple[str, str] = attrs.field(default=("", ""), init=False)
+    # By session; the first `write_turns` writes them together.
+    _gathered: dict[str, FinishedTurn] = attrs.field(factory=dict, init=False)
+    _writing: Lock = attrs.field(factory=Lock, init=False)
+    # When the last recall was read, and its text.
+    _recalled: tuple[float, str] = attrs.field(default=NEVER, init=False)
 
     def today(self, now: float) -> str:
         """Return the date at Unix time *now*, ISO 8601."""

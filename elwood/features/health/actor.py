@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import attrs
 import msgspec
 import trio
 
@@ -204,6 +205,7 @@ def sizes(state: Path, workspace: Path) -> dict[str, int]:
     return totals
 
 
+@attrs.define(eq=False)
 class DiskMonitor:
     """Check the disks every few seconds; set the refusal of *admission* when one is full.
 
@@ -211,24 +213,14 @@ class DiskMonitor:
     *write* may raise DiskFull.  *measure* updates the vitals.
     """
 
-    def __init__(
-        self,
-        folders: Mapping[str, Callable[[], Awaitable[Space]]],
-        write: Callable[[bytes], Awaitable[None]],
-        inspect: Callable[[], Inspection],
-        now: Callable[[], float],
-        admission: Admission,
-        settings: HealthSettings,
-        measure: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._settings = settings
-        self._measure = measure
-        self._admission = admission
-        self._folders = folders
-        self._spaces: dict[str, Space] = {}
-        self._write = write
-        self._inspect = inspect
-        self._now = now
+    _folders: Mapping[str, Callable[[], Awaitable[Space]]]
+    _write: Callable[[bytes], Awaitable[None]]
+    _inspect: Callable[[], Inspection]
+    _now: Callable[[], float]
+    _admission: Admission
+    _settings: HealthSettings
+    _measure: Callable[[], Awaitable[None]]
+    _spaces: dict[str, Space] = attrs.field(factory=dict, init=False)
 
     async def run(self, write: Callable[[], Awaitable[None]]) -> None:
         checks = 0

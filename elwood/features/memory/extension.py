@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
+import attrs
 import msgspec
 import trio
 
@@ -66,27 +67,20 @@ MAX_TOKENS = 2_000
 POST_LIMIT = 60.0
 
 
+@attrs.define(eq=False)
 class Learning:
     """The parts that the observers of all conversations share.
 
     *settings* returns the current settings, *tell* asks the owner, *redact* removes secrets.
     """
 
-    def __init__(
-        self,
-        settings: Callable[[], LearningSettings],
-        models: Address[ModelsMail],
-        tell: TellOwner,
-        redact: Callable[[str], str],
-        clock: OwnerClock,
-    ) -> None:
-        self._settings = settings
-        self.tell = tell
-        self.redact = redact
-        self.clock = clock
-        self._models = models
-        self._day = ""
-        self._calls = 0
+    _settings: Callable[[], LearningSettings]
+    _models: Address[ModelsMail]
+    tell: TellOwner
+    redact: Callable[[str], str]
+    clock: OwnerClock
+    _day: str = attrs.field(default="", init=False)
+    _calls: int = attrs.field(default=0, init=False)
 
     @property
     def settings(self) -> LearningSettings:

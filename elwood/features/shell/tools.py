@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
+import attrs
 import msgspec
 import trio
 from msgspec import Meta
@@ -110,6 +111,7 @@ class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
     timeout: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT, description="Timeout in seconds")] = TIMEOUT
 
 
+@attrs.define(eq=False)
 class CommandTool:
     """Runs commands in *sandbox*, or reports why there is none.
 
@@ -117,21 +119,12 @@ class CommandTool:
     receives instruction files that a command changed; *state* is Elwood's own folder.
     """
 
-    def __init__(
-        self,
-        sandbox: Executor | NoSandbox,
-        files: WorkspaceFiles,
-        state: Path,
-        blocking: Blocking,
-        policy: PolicySettings,
-        report: Callable[[Sequence[SetAside]], None],
-    ) -> None:
-        self._sandbox = sandbox
-        self._files = files
-        self._state = state
-        self._blocking = blocking
-        self._policy = policy
-        self._report = report
+    _sandbox: Executor | NoSandbox
+    _files: WorkspaceFiles
+    _state: Path
+    _blocking: Blocking
+    _policy: PolicySettings
+    _report: Callable[[Sequence[SetAside]], None]
 
     async def examine(self, given: ShellCommand, context: ToolContext) -> Plan:
         """Plan a command: judge its words, and collect the facts that its result depends on."""

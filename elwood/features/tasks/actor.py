@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
+import attrs
 import trio
 from msgspec.structs import replace
 
@@ -92,6 +93,7 @@ Tell = Callable[[str, tuple[str, ...], bool], Awaitable[bool]]
 """Post a text with buttons to the owner, maybe marked as a repeat; return True if it arrived."""
 
 
+@attrs.define(eq=False)
 class TimetableActor:
     """Owner of the timetable: it answers requests and records changes.
 
@@ -101,24 +103,13 @@ class TimetableActor:
     by the state that a backup replaced.
     """
 
-    def __init__(
-        self,
-        journal: Journal[TimetableEntry, Timetable],
-        *,
-        hint: Callable[[TimetableChanged], bool],
-        log_runs: Callable[[Mapping[str, str]], Awaitable[None]],
-        clock: Callable[[], float],
-        zone: str,
-        reserved: Collection[str] = (),
-        restored_at: float | None = None,
-    ) -> None:
-        self._journal = journal
-        self._hint = hint
-        self._log_runs = log_runs
-        self._clock = clock
-        self._zone = zone
-        self._reserved = reserved
-        self._restored_at = restored_at
+    _journal: Journal[TimetableEntry, Timetable]
+    _hint: Callable[[TimetableChanged], bool]
+    _log_runs: Callable[[Mapping[str, str]], Awaitable[None]]
+    _clock: Callable[[], float]
+    _zone: str
+    _reserved: Collection[str] = ()
+    _restored_at: float | None = None
 
     async def run(self, mailbox: Mailbox[TimetableMail]) -> None:
         """Replay, then answer until stopped."""
@@ -482,6 +473,7 @@ def _message_of(run: DueRun) -> str:
     return f"{message_of(run.planned)}{':then' if run.follows else ''}"
 
 
+@attrs.define(eq=False)
 class Scheduler:
     """Get the agenda from the timetable, carry out its runs, and report their outcomes.
 
@@ -490,28 +482,17 @@ class Scheduler:
     most seconds between two agendas.
     """
 
-    def __init__(
-        self,
-        timetable: Address[TimetableMail],
-        runner: TaskRunner,
-        *,
-        refresh: Callable[[], Awaitable[None]],
-        tell: Tell,
-        now: Callable[[], float],
-        full: Callable[[], str] = lambda: "",
-        look: float = LOOK,
-    ) -> None:
-        self._timetable = timetable
-        self._runner = runner
-        self._refresh = refresh
-        self._tell = tell
-        self._now = now
-        self._full = full
-        self._look = look
-        self._busy: set[str] = set()
-        self._room = trio.Semaphore(MAX_RUNS)
-        self._reminders = trio.Semaphore(MAX_RUNS)
-        self._telling = False
+    _timetable: Address[TimetableMail]
+    _runner: TaskRunner
+    _refresh: Callable[[], Awaitable[None]]
+    _tell: Tell
+    _now: Callable[[], float]
+    _full: Callable[[], str] = lambda: ""
+    _look: float = LOOK
+    _busy: set[str] = attrs.field(factory=set, init=False)
+    _room: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(MAX_RUNS), init=False)
+    _reminders: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(MAX_RUNS), init=False)
+    _telling: bool = attrs.field(default=False, init=False)
 
     async def run(self, mailbox: Mailbox[TimetableChanged]) -> None:
         """Work until stopped.  Sessions keep runs in progress; the next start resumes them."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal
 
+import attrs
 import msgspec
 from msgspec import Meta
 
@@ -68,22 +69,15 @@ class WebSearch(msgspec.Struct, forbid_unknown_fields=True):
     count: Annotated[int, Meta(ge=1, le=MAX_RESULTS, description="Number of results")] = 5
 
 
+@attrs.define(eq=False)
 class WebTools:
     """Reads and sends with *web*; searches with *client*, if a service is configured."""
 
-    def __init__(
-        self,
-        web: Web,
-        search: SearchSettings,
-        client: Client,
-        blocking: Blocking,
-        confined: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._confined = confined
-        self._web = web
-        self._search = search
-        self._client = client
-        self._blocking = blocking
+    _web: Web
+    _search: SearchSettings
+    _client: Client
+    _blocking: Blocking
+    _confined: Callable[[], bool] = lambda: True
 
     async def web_fetch(self, given: WebFetch, context: ToolContext) -> Output:
         try:
