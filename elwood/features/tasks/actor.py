@@ -252,6 +252,7 @@ class TimetableActor:
         return True
 
 
+@attrs.define(eq=False)
 class TaskRunner:
     """Carry out runs by *sessions* and *chores*.
 
@@ -261,27 +262,14 @@ class TaskRunner:
     returns Unix time, *zone* is the owner's.
     """
 
-    def __init__(
-        self,
-        sessions: Address[SessionsMail],
-        *,
-        chores: Mapping[str, Do],
-        watching: Callable[[Task], Awaitable[WatchedState]],
-        route: Callable[[Task], Route | None],
-        home: Callable[[Route], str | None],
-        refusal: Callable[[Task], Awaitable[str]],
-        now: Callable[[], float],
-        zone: str,
-    ) -> None:
-        self._runs = RunClient(sessions)
-        self._offer = sessions.offer
-        self._chores = chores
-        self._watching = watching
-        self._route = route
-        self._home = home
-        self._refusal = refusal
-        self._now = now
-        self._zone = zone
+    _sessions: Address[SessionsMail]
+    _chores: Mapping[str, Do]
+    _watching: Callable[[Task], Awaitable[WatchedState]]
+    _route: Callable[[Task], Route | None]
+    _home: Callable[[Route], str | None]
+    _refusal: Callable[[Task], Awaitable[str]]
+    _now: Callable[[], float]
+    _zone: str
 
     async def read_watched(self, task: Task) -> WatchedState | Outcome:
         """Return the state of the watch of *task*; the fingerprint is "" if it has none."""
@@ -305,7 +293,7 @@ class TaskRunner:
 
     def hint(self, hint: Interrupt | Decided) -> None:
         """Forward a hint to its session."""
-        self._offer(hint)
+        self._sessions.offer(hint)
 
     def session(self, task: Task) -> str:
         """Return the session of a task with `CURRENT`, else ""."""
@@ -322,7 +310,7 @@ class TaskRunner:
         with trio.move_on_after(STOP_LIMIT):
             for part in (run, replace(run, follows=True)):
                 why = f"The run {took}"
-                done = await self._runs.stop(session, _message_of(part), why) or done
+                done = await RunClient(self._sessions).stop(session, _message_of(part), why) or done
         if done is not None and done.failed:
             return await self._report_end(run, done)
         # The run may have acted.  Only a chore may be repeated.
@@ -369,7 +357,9 @@ class TaskRunner:
             else frame
         )
         words = make_words(task, run.planned.due, now, self._zone)
-        taken = await self._runs.begin(partial(self._inbound, run, words, route, now))
+        taken = await RunClient(self._sessions).begin(
+            partial(self._inbound, run, words, route, now)
+        )
         if isinstance(taken, Refused):
             return Outcome("failed", taken.why, acted=run.begun)
         done = await self._wait_result(run)
@@ -427,7 +417,7 @@ class TaskRunner:
         home = self._home(route) if route is not None else None
         if home is not None and route is not None and home != session_of(run.task):
             with trio.move_on_after(NOTE_LIMIT) as scope:
-                await self._runs.begin(partial(self._note, run, done, route, home))
+                await RunClient(self._sessions).begin(partial(self._note, run, done, route, home))
             if scope.cancelled_caught:
                 log.warning(
                     "answer not noted in its conversation",
@@ -460,7 +450,7 @@ class TaskRunner:
         )
 
     async def _wait_result(self, run: DueRun) -> RunResult | None:
-        return await self._runs.wait(session_of(run.task), _message_of(run))
+        return await RunClient(self._sessions).wait(session_of(run.task), _message_of(run))
 
 
 def message_of(run: PlannedRun) -> str:

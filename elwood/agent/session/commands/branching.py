@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import attrs
 import msgspec
 
 from elwood.agent.conversation.message import extract_words
@@ -66,23 +67,17 @@ class _Undo(msgspec.Struct, frozen=True):
     gone: TakenBack
 
 
+@attrs.define(eq=False)
 class Branching:
     """Moves one session.
 
     *withdraw* cancels calls that wait for the owner; *ask* requests summaries.
     """
 
-    def __init__(
-        self,
-        log_: SessionLog,
-        withdraw: Callable[..., Awaitable[int]],
-        extensions: Sequence[SessionExtension],
-        ask: Callable[[Complete], Awaitable[Completed]],
-    ) -> None:
-        self._log = log_
-        self._withdraw = withdraw
-        self._ask = ask
-        self._extensions = extensions
+    _log: SessionLog
+    _withdraw: Callable[..., Awaitable[int]]
+    _extensions: Sequence[SessionExtension]
+    _ask: Callable[[Complete], Awaitable[Completed]]
 
     async def new(self, call: CommandCall) -> CommandAnswer:
         await self._withdraw(anew=True)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 
+import attrs
 import msgspec
 import trio
 
@@ -100,6 +101,7 @@ def _name_outer(call: OpenCall) -> str:
     return f"{call.call.name} {started.target if started else ''}".rstrip()
 
 
+@attrs.define(eq=False)
 class ApprovalClient:
     """Asks *approvals* for the owner's decisions about the calls of the session of *log_*.
 
@@ -107,20 +109,12 @@ class ApprovalClient:
     there may be a decision or another message.
     """
 
-    def __init__(
-        self,
-        log_: SessionLog,
-        approvals: Address[ApprovalsMail],
-        settings: ApprovalSettings,
-        version: str,
-        now: Callable[[], float],
-    ) -> None:
-        self._log = log_
-        self._approvals = approvals
-        self._settings = settings
-        self._version = version
-        self._now = now
-        self.hints = Signal()
+    _log: SessionLog
+    _approvals: Address[ApprovalsMail]
+    _settings: ApprovalSettings
+    _version: str
+    _now: Callable[[], float]
+    hints: Signal = attrs.field(factory=Signal, init=False)
 
     def get_wait(self) -> float:
         """Return how long to wait for questions asked now, on Trio's clock.
