@@ -58,6 +58,7 @@ from elwood.features.console import drawing
 from elwood.features.daily_notes import notes
 from elwood.features.mcp import adding, definitions, questions, results
 from elwood.features.mcp.settings import is_unpinned
+from elwood.features.mcp.tools import rank_tools
 from elwood.features.memory import tools as memory_tools
 from elwood.features.memory.extension import relevant
 from elwood.features.memory.note import Note
@@ -342,6 +343,7 @@ MORE: dict[str, Called] = {
     "agent.channels.attached.readable": lambda t: [readable(one) for one in splitting.parts(t, t)],
     "features.mcp.definitions.describe_tool": lambda t: definitions.describe_tool(tool_with(t)),
     "features.mcp.definitions.refusal": lambda t: definitions.refusal(tool_with(t)),
+    "features.mcp.tools.rank_tools": lambda t: rank_tools(t, []),
     "features.mcp.questions.question": lambda t: questions.question("x", {"message": t}),
     "features.mcp.results.render": lambda t: results.render(
         [{"type": "text", "text": t}, {"type": "resource_link", "uri": t}], {"a": t}, "received/x"

@@ -410,10 +410,11 @@ class Sessions:
         self._prompt = SystemPrompt(
             core.workspace,
             core.environment.blocking,
-            lambda: [*tools, *(one for some in live for one in some.values())][: turn.max_tools],
+            lambda: [*tools, *(one for some in live for one in some.values())],
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,
             extensions.prompt,
+            turn.max_tools,
         )
         self._messenger = messenger
 

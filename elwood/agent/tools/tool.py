@@ -64,6 +64,8 @@ class Output:
     failed: bool = False
     # A call of effect keyed did something that must not be repeated: its turn is not retried.
     acted: bool = False
+    # Names of tools that it found: from now on they are in the prompt of the conversation.
+    opens: tuple[str, ...] = ()
 
 
 Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]
@@ -154,6 +156,9 @@ class Tool:
     looks_at: str = "thing"
     # Find the coverage of a permission if *plan* does not include it; called only to ask the owner.
     scope: Callable[[Any, ToolContext], Awaitable[ApprovalScope | None]] | None = None
+    # When it is in the prompt: always; only with few tools, or once a search found it; only with
+    # many, as the search does.
+    shown: Literal["always", "few", "many"] = "always"
     # Stop remote work of a call when its turn is stopped; None: the result is unknown.
     stop: Callable[[ToolContext], Awaitable[Output | None]] | None = None
 

@@ -141,5 +141,9 @@ FEATURE = Feature(
     settings=("elwood.features.mcp.settings:McpServers",),
     cli=(COMMAND, MCP),
     live=get_live_tools,
-    tools={"read_resource": "mcp.resource.read", "read_prompt": "mcp.prompt.read"},
+    tools={
+        "read_resource": "mcp.resource.read",
+        "read_prompt": "mcp.prompt.read",
+        "search_tools": "mcp.tool.search",
+    },
 )

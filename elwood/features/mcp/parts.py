@@ -33,7 +33,7 @@ from elwood.features.mcp.messages import (
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings, refuse_added
 from elwood.features.mcp.store import AddedStore, LoginStore, ServerStore
-from elwood.features.mcp.tools import find_scopes, make_tool, reader_tools
+from elwood.features.mcp.tools import find_scopes, make_tool, reader_tools, search_tool
 from elwood.foundation.net.egress import is_reachable, pin_route, resolve_host
 from elwood.foundation.runtime import (
     ActorUnavailable,
@@ -129,11 +129,14 @@ class Servers:
         self._shown[name] = tools
         policy = self._core.config.get(PolicySettings)
         settings = {one: self._settings[one] for one in self.addresses}
-        readers = reader_tools(settings, self.addresses, self._is_open, policy) if settings else ()
+        own: list[Tool] = []
+        if settings:
+            own += reader_tools(settings, self.addresses, self._is_open, policy)
+            own.append(search_tool(dict(self._shown), policy))
         # The order stays the same, whichever server answers first: the prompt is cached.
         shown = (tool for _, tools in sorted(self._shown.items()) for tool in tools)
         self.tools.clear()
-        self.tools.update({tool.name: tool for tool in (*readers, *shown)})
+        self.tools.update({tool.name: tool for tool in (*own, *shown)})
 
     def _is_open(self, name: str) -> bool:
         return _is_open(self._settings[name], self._others)

@@ -1,6 +1,7 @@
 """The tools of a server for the model; each call is checked by the gate and sent to the actor."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -34,6 +35,11 @@ from elwood.foundation.text.lines import one_line, shorten
 
 # Characters of the frame around an answer, and of arguments shown in one line.
 _FRAME, _ONE_LINE = 1000, 80
+# Tools that a search finds, how many times worse than the best they may match, characters of a
+# description in its result, and of the names that it lists if there are none.
+MAX_FOUND, WORSE, MAX_ABOUT, MAX_LISTED = 8, 8, 200, 2000
+SEARCH_ID = "mcp.tool.search"
+_WORDS = re.compile(r"[^\W_]{2,}")
 # Tools that the question about a permission names.
 MAX_NAMED = 8
 
@@ -145,7 +151,62 @@ def make_tool(
         plan=plan,
         gives=Label(untrusted=settings.untrusted, private=settings.private),
         policy=policy.word(called, id_) or rule.policy,
+        shown="few",
     )
+
+
+class ToolQuery(msgspec.Struct, forbid_unknown_fields=True):
+    query: Annotated[
+        str, Meta(min_length=1, max_length=200, description="What the tool does, or its name")
+    ]
+
+
+def search_tool(shown: Mapping[str, Sequence[Tool]], policy: PolicySettings) -> Tool:
+    """Create the tool that finds the tools of servers, which are *shown* by server."""
+    tools = [tool for _, some in sorted(shown.items()) for tool in some]
+
+    async def run(given: ToolQuery, context: ToolContext) -> Output:
+        await trio.lowlevel.checkpoint()
+        found = rank_tools(given.query, [one for one in tools if one.name in context.tools])
+        if not found:
+            names = shorten(", ".join(tool.name for tool in tools), MAX_LISTED)
+            return Output(f"No tool matches. There are: {names}")
+        lines = [f"- {one.name}: {one_line(one.description, MAX_ABOUT)}" for one in found]
+        text = "\n".join(("You can call these tools from now on:", *lines))
+        return Output(text, opens=tuple(tool.name for tool in found))
+
+    counts = ", ".join(f"{name} ({len(some)})" for name, some in sorted(shown.items()) if some)
+    return Tool(
+        name="search_tools",
+        id=SEARCH_ID,
+        description=f"Find tools of the MCP servers (number of tools): {counts}. You can only "
+        "call a tool of theirs after you have found it here once in a conversation.",
+        input=ToolQuery,
+        run=run,
+        risk="read",
+        effect="pure",
+        target=lambda given: one_line(given.query, 100),
+        policy=policy.word("search_tools", SEARCH_ID),
+        looks_at="tool search",
+        shown="many",
+    )
+
+
+def rank_tools(query: str, tools: Sequence[Tool]) -> list[Tool]:
+    """Return the *tools* that match *query*, at most `MAX_FOUND`, the best first.
+
+    A rare word counts more than a common one, and more in a name than in a description.
+    """
+    texts = {tool.name: (tool.name.lower(), tool.description.lower()) for tool in tools}
+    scores = dict.fromkeys(texts, 0.0)
+    for word in {one.removesuffix("s") for one in _WORDS.findall(query.lower())}:
+        hits = {name: 4 * (word in text[0]) + (word in text[1]) for name, text in texts.items()}
+        among = sum(map(bool, hits.values()))
+        for name, hit in hits.items():
+            scores[name] += hit / among if hit else 0.0
+    best = max(scores.values(), default=0.0)
+    found = [tool for tool in tools if scores[tool.name] > best / WORSE]
+    return sorted(found, key=lambda tool: -scores[tool.name])[:MAX_FOUND]
 
 
 class ResourceToRead(msgspec.Struct, forbid_unknown_fields=True):

@@ -72,6 +72,7 @@ class Branch(msgspec.Struct):
     taint: Taint = msgspec.field(default_factory=Taint)  # labels of the text read on this line
     named: dict[str, None] = {}  # URLs and hosts that the owner wrote before any untrusted text
     private_calls: dict[str, None] = {}  # ids of calls that returned private data
+    opened: dict[str, None] = {}  # names of tools that a search found, for the prompt
     untold: list[str] = []  # notices to push when no request or call is open; empty between turns
     members: bool = False  # members have spoken, on any line: trusted text may be theirs
     chosen_title: str = ""  # of this conversation; "": its first words
@@ -198,6 +199,7 @@ class Branch(msgspec.Struct):
         self.named = dict.fromkeys(resumed.named)
         self.private_calls = dict.fromkeys(resumed.private_calls)
         self.chosen_title = resumed.title
+        self.opened = dict.fromkeys(resumed.opened)
         # Untold notices are about calls of the line that was left.
         self.untold = []
 
@@ -224,6 +226,7 @@ def resume_entry(present: Branch, found: Branch, to: int, number: int = 0) -> Re
         tuple(found.named),
         tuple(found.private_calls),
         present.chosen_title if is_here else found.chosen_title,
+        tuple(found.opened),
     )
 
 

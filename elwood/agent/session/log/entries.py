@@ -244,7 +244,7 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     *label* and *origin* belong to the text; *ruling* is as in `CallStarted`. *done*: the effect, if
     the tool reports one. *forgets*: the call was about words that must not be stored. *number*: its
     number for people, in their conversation. *at*: end, Unix time. *looked*: the
-    subject of a call without effects. *acted*: as in `Output`.
+    subject of a call without effects. *acted*, *opens*: as in `Output`.
     """
 
     turn: str
@@ -262,6 +262,7 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     at: float = 0.0
     looked: str = ""
     acted: bool = False
+    opens: tuple[str, ...] = ()
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
@@ -377,6 +378,7 @@ class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
     named: tuple[str, ...] = ()
     private_calls: tuple[str, ...] = ()
     title: str = ""
+    opened: tuple[str, ...] = ()
 
 
 class Retried(msgspec.Struct, frozen=True, tag="retried"):

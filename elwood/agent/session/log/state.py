@@ -47,6 +47,8 @@ from elwood.agent.session.log.turns import (
 
 # Remembered receipts, without their texts.
 MAX_RECEIPTS = 50
+# Tools of a search that stay in the prompt; the oldest leave it.
+MAX_OPENED = 30
 # Remembered results of task runs. The scheduler asks for them immediately; one per possible task.
 MAX_RUNS = 200
 # Replies that wait for the return of their person.
@@ -368,6 +370,8 @@ class Session(Branch):
             return
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
+        self.opened.update(dict.fromkeys(entry.opens))
+        _bound(self.opened, MAX_OPENED)
         if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
             kept = WaitingCall(
                 open_call.call,

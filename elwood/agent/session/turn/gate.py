@@ -545,6 +545,7 @@ class Gate:
             self._now(),
             tool.looks_at if tool is not None and tool.effect == "pure" and outcome == "ok" else "",
             output.acted,
+            output.opens,
         )
         began = self._began.pop(call.key, None)
         level = logging.DEBUG if call.outer is not None and started is None else self._level

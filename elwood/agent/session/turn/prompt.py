@@ -6,7 +6,7 @@ as long as the documents do.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 import elwood
-from elwood.agent.conversation.message import Prompt, ReceivedFile
+from elwood.agent.conversation.message import Prompt, ReceivedFile, ToolSpec
 from elwood.agent.conversation.settings import OwnerClock
 from elwood.agent.session.extension import PromptPart
 from elwood.agent.session.log.entries import Received
@@ -47,6 +47,8 @@ LOOK_EVERY = 1.0
 # The documents in the order in which the model reads them and in which they get their room:
 # identity first, then the user, then ways of working.
 NAMES = ("SOUL", "IDENTITY", "USER", "AGENTS", "TOOLS")
+# Tools in a prompt. If there are more, those of MCP servers wait until a search finds them.
+MANY = 30
 # A document that would be cut below this number of tokens is left out.
 WORTHWHILE = 50
 # Beginning of each document in the prompt.
@@ -75,6 +77,7 @@ class SystemPrompt:
         budget: int,
         redactor: Redactor,
         parts: Sequence[PromptPart] = (),
+        max_tools: int = 128,
     ) -> None:
         self._workspace = workspace
         self._blocking = blocking
@@ -82,18 +85,26 @@ class SystemPrompt:
         self._budget = budget
         self._redactor = redactor
         self._parts = parts
+        self._max_tools = max_tools
         self._made: tuple[Documents, list[str], Sequence[Tool], Prompt] | None = None
+        self._specs: dict[str, ToolSpec] = {}
         self._looking = Lock()
         self._looked = -math.inf
         # The documents, with the stamps of their files; without stamps they are read again.
         self._documents: tuple[Stamps, Documents] = ({}, Documents())
 
-    async def get_prompt(self, group: str | None) -> Prompt:
+    async def get_prompt(
+        self, group: str | None, only: Collection[str] | None = None, opened: Collection[str] = ()
+    ) -> Prompt:
         """Return the prompt, at most `LOOK_EVERY` seconds old.
 
-        In a *group*, the owner's rules for it come last.  Raises Unconfined.
+        In a *group*, the owner's rules for it come last. *only* and *opened* are as for
+        `choose_tools`.  Raises Unconfined.
         """
-        prompt = await self._build_shared()
+        prompt, tools = await self._build_shared()
+        if only is not None or opened:
+            names = choose_tools(tools, only, opened)[: self._max_tools]
+            prompt = Prompt(prompt.system, tuple(self._specs[name] for name in names))
         if group is None:
             return prompt
         name = f".agents/groups/{group}.md"  # strangers' words never get into this folder
@@ -104,7 +115,7 @@ class SystemPrompt:
         system = "\n\n".join(filter(None, (prompt.system, IN_GROUP, rules)))
         return Prompt(system, prompt.tools)
 
-    async def _build_shared(self) -> Prompt:
+    async def _build_shared(self) -> tuple[Prompt, Sequence[Tool]]:
         async with self._looking:
             if self._made is None or trio.current_time() >= self._looked + LOOK_EVERY:
                 stamps, documents = self._documents
@@ -119,10 +130,27 @@ class SystemPrompt:
                 if self._made is None or self._made[:3] != (documents, texts, tools):
                     note = "\n\n".join(filter(None, (NOTE, *texts)))
                     system = self._redactor(assemble(documents, note, self._budget))
-                    prompt = Prompt(system, tuple(tool.spec for tool in tools))
+                    self._specs = {tool.name: tool.spec for tool in tools}
+                    names = choose_tools(tools)[: self._max_tools]
+                    prompt = Prompt(system, tuple(self._specs[name] for name in names))
                     self._made = documents, texts, tools, prompt
                 self._looked = trio.current_time()
-            return self._made[3]
+            return self._made[3], self._made[2]
+
+
+def choose_tools(
+    tools: Sequence[Tool], only: Collection[str] | None = None, opened: Collection[str] = ()
+) -> list[str]:
+    """Return the names of the *tools* for a prompt.
+
+    A run may be limited to *only* some. A search has found those of *opened*; they come last, in
+    its order, so that the tools before them are the same bytes for a cache.
+    """
+    usable = {one.name: one.shown for one in tools if only is None or one.name in only}
+    is_many = sum(shown != "many" for shown in usable.values()) > MANY
+    wanted = ("always", "many") if is_many else ("always", "few")
+    names = [name for name, shown in usable.items() if shown in wanted]
+    return [*names, *(one for one in opened if is_many and usable.get(one) == "few")]
 
 
 class WorkspaceDocument(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import FetchedFile
+from elwood.agent.conversation.message import FetchedFile, Prompt
 from elwood.agent.conversation.run import without_child
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
@@ -28,7 +28,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Resume, Start, is_command, is_said, is_stop
-from elwood.agent.session.log.turns import describe_message, filter_tools, get_answer
+from elwood.agent.session.log.turns import describe_message, get_answer
 from elwood.agent.session.turn.compaction import describe_cut
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.prompt import SystemPrompt, render, stale_note, waiting_calls
@@ -391,19 +391,19 @@ class TurnRunner:
     async def _ask(self, showing: Showing | None) -> TurnResult:
         """Query the model until there is an answer."""
         core, turn = self._core, self._log.turn
-        prompt = await self.prompt.get_prompt(
-            self._core.channels.group(without_child(self._log.id))
-        )
+        group = core.channels.group(without_child(self._log.id))
+
+        async def make_prompt() -> Prompt:
+            only = turn.bounds.tools if turn.bounds is not None else None
+            return await self.prompt.get_prompt(group, only, self._log.state.opened)
+
+        prompt = await make_prompt()
         pending = waiting_calls(self._log.state)
         reminders = [build_reminder(self._log, "waiting", WAITING, pending, "your waiting calls")]
         reads = (extension.reminder() for extension in self._extensions)
         reminders += await _gather([read for read in reads if read is not None])
         for reminded in filter(None, reminders):
             await self._log.stage(reminded)
-        if turn.bounds is not None:
-            names = filter_tools([spec.name for spec in prompt.tools], turn)
-            offered = tuple(spec for spec in prompt.tools if spec.name in names)
-            prompt = msgspec.structs.replace(prompt, tools=offered)
         role = turn.bounds.role if turn.bounds else "default"
         run = TurnRun(
             log=self._log,
@@ -415,6 +415,7 @@ class TurnRunner:
             clock=self._clock,
             showing=showing,
             fetch=self._fetch,
+            renew=make_prompt,
         )
         self._run = run
         return await run.run()

@@ -90,6 +90,8 @@ class TurnRun:
     showing: Showing | None = None  # shows the partial text, if a person waits for it
     # fetches pending files and shows their inputs to the model
     fetch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
+    # makes the prompt again when a search has found tools
+    renew: Callable[[], Awaitable[Prompt]] | None = None
 
     def __attrs_post_init__(self) -> None:
         self._turn = turn = self.log.turn
@@ -106,11 +108,15 @@ class TurnRun:
 
     async def run(self) -> TurnResult:
         turn = self._turn
+        opened = {*self.log.state.opened}
         if self.log.state.prompt != self.prompt:
             await self.log.stage(entries.Prompted(self.prompt))
         if turn.calls:
             await self.gate.perform()
         while True:
+            if self.renew is not None and opened != self.log.state.opened.keys():
+                opened, self.prompt = {*self.log.state.opened}, await self.renew()
+                await self.log.stage(entries.Prompted(self.prompt))
             await self._join()
             if sees_too_much(node.message for node in self.log.state.path):
                 await self.log.stage(entries.Prompted(self.prompt))
