@@ -18,10 +18,11 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.tools.tool import Tool, ToolContext, WorkspaceFiles
 from elwood.features.files.tools import writing_tools
-from elwood.features.shell.tools import tools as shell_tools
+from elwood.features.shell.tools import CommandTool
+from elwood.features.shell.tools import tool as shell_tool
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
-from elwood.features.web.tools import tools
+from elwood.features.web.tools import WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
@@ -214,7 +215,7 @@ async def test_always_covers_a_command_or_a_folder(h: Home) -> None:
     h.features = (
         make_feature(
             "shell",
-            shell_tools(sandbox, files, h.folder, inline, PolicySettings(), lambda changed: None),
+            [shell_tool(CommandTool(sandbox, files, h.folder, inline, PolicySettings(), print))],
         ),
         make_feature("files", writing_tools(files, inline)),
     )
@@ -367,7 +368,7 @@ async def test_a_page_cannot_send_data_without_the_owners_yes(
         web = Web(EgressRules(ports=(int(port),)), allow="127.0.0.1".__eq__, resolve=resolve)
         usual = PolicySettings(allow=("mail", "web_request"))  # not needed here
         require_approval(h).settings["policy"] = usual
-        _, *of_web = tools(web, SearchSettings(), Client(), inline)
+        _, *of_web = tools(WebTools(web, SearchSettings(), Client(), inline))
         h.more_tools = (*of_web, wire.mail())
         h.features = (make_feature("web", of_web),)
         steps = [*make_deceived_model(port), *make_deceived_model(port)[1:]]

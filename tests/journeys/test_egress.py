@@ -13,7 +13,7 @@ from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.files.tools import reading_tools
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
-from elwood.features.web.tools import tools
+from elwood.features.web.tools import WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
@@ -74,7 +74,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         (workspace / "plan.md").write_text(PLAN)
         (workspace / "USER.md").write_text("The owner is Wilhelmina Okonkwo of Leith.")
         of_files = reading_tools(WorkspaceFiles(Root(workspace)), inline)
-        of_web = tools(web, SearchSettings(), Client(), inline)
+        of_web = tools(WebTools(web, SearchSettings(), Client(), inline))
         h.more_tools = (*of_files, *of_web)
         h.features = (make_feature("web", of_web), make_feature("files", of_files))
         async with require_approval(h).life() as life:

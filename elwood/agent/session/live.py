@@ -87,11 +87,6 @@ class LiveSessions:
         """Wait until the state of any session changes."""
         await self._change.wait()
 
-    def has_failed(self, id_: str) -> bool:
-        """Return True if the newest answer of a session is a failure, or it is gone without one."""
-        state = self._states.get(id_)
-        return state is None or state.failed
-
     def list_busy(self) -> tuple[SessionSeen, ...]:
         """Return the sessions that have work left."""
         now = self._clock()

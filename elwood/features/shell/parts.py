@@ -16,7 +16,7 @@ from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashComm
 from elwood.agent.tools.tool import MountedRoot, WorkspaceFiles
 from elwood.features.shell.commands import USAGE, WorkspaceReview
 from elwood.features.shell.extension import EnvironmentExtension, build_probe
-from elwood.features.shell.tools import ID, NAME, tools
+from elwood.features.shell.tools import ID, NAME, CommandTool, tool
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.runtime import Blocking
@@ -146,8 +146,9 @@ async def build(core: Core, others: Gathered) -> Parts:
     sandbox = picked if isinstance(picked, NoSandbox) else picked.executor
     look = build_probe(sandbox, paths.workspace, core.config.get(Owner).timezone, blocking)
     files = WorkspaceFiles(core.workspace, others.lent, others.map_path)
+    policy = core.config.get(PolicySettings)
     return Parts(
-        tools=tools(sandbox, files, paths.state, blocking, core.config.get(PolicySettings), report),
+        tools=[tool(CommandTool(sandbox, files, paths.state, blocking, policy, report))],
         sandbox=sandbox,
         sessions=[partial(EnvironmentExtension, look)],
         prompt=[MountedFolders(settings.mounts, others.map_path, blocking)],

@@ -119,7 +119,7 @@ class CommandTool:
     receives instruction files that a command changed; *state* is Elwood's own folder.
     """
 
-    _sandbox: Executor | NoSandbox
+    sandbox: Executor | NoSandbox
     _files: WorkspaceFiles
     _state: Path
     _blocking: Blocking
@@ -256,9 +256,9 @@ class CommandTool:
         return "".join(f"\n({part})" for part in parts)
 
     def _need_sandbox(self) -> Executor:
-        if isinstance(self._sandbox, NoSandbox):
-            raise ToolFailure(f"commands cannot be run here: {self._sandbox.why}")
-        return self._sandbox
+        if isinstance(self.sandbox, NoSandbox):
+            raise ToolFailure(f"commands cannot be run here: {self.sandbox.why}")
+        return self.sandbox
 
     def _hash_named(self, command: str, context: ToolContext) -> dict[str, str]:
         """Hash the files that *command* names, and the commit that git would push.  Blocks."""
@@ -425,30 +425,21 @@ def _hash_file(root: Root, path: str) -> str | None:
         return None
 
 
-def tools(
-    sandbox: Executor | NoSandbox,
-    files: WorkspaceFiles,
-    state: Path,
-    blocking: Blocking,
-    policy: PolicySettings,
-    report: Callable[[Sequence[SetAside]], None],
-) -> tuple[Tool, ...]:
-    command = CommandTool(sandbox, files, state, blocking, policy, report)
+def tool(command: CommandTool) -> Tool:
+    sandbox = command.sandbox
     is_open = not isinstance(sandbox, NoSandbox) and sandbox.rung == "direct"
-    return (
-        Tool(
-            name=NAME,
-            id=ID,
-            description=f"Run a bash command in the workspace{OPEN if is_open else CONFINED} The "
-            "result is the exit code, if it is not 0, and the output.",
-            input=ShellCommand,
-            run=command.run_command,
-            risk="write",
-            effect="once",
-            timeout=MAX_TIMEOUT + GRACE,
-            target=lambda given: given.command,
-            plan=command.examine,
-            gives=PRIVATE,
-            watched=lambda text: ShellCommand(text[2:]) if text.startswith("$ ") else None,
-        ),
+    return Tool(
+        name=NAME,
+        id=ID,
+        description=f"Run a bash command in the workspace{OPEN if is_open else CONFINED} The "
+        "result is the exit code, if it is not 0, and the output.",
+        input=ShellCommand,
+        run=command.run_command,
+        risk="write",
+        effect="once",
+        timeout=MAX_TIMEOUT + GRACE,
+        target=lambda given: given.command,
+        plan=command.examine,
+        gives=PRIVATE,
+        watched=lambda text: ShellCommand(text[2:]) if text.startswith("$ ") else None,
     )

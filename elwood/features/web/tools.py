@@ -190,15 +190,7 @@ def _format_result(number: int, result: WebResult) -> str:
     return "\n   ".join(line for line in lines if line)
 
 
-def tools(
-    web: Web,
-    search: SearchSettings,
-    client: Client,
-    blocking: Blocking,
-    confined: Callable[[], bool] = lambda: True,
-) -> tuple[Tool, ...]:
-    """Create the tools; if commands are not *confined*, each sending request needs approval."""
-    web_tools = WebTools(web, search, client, blocking, confined)
+def tools(web_tools: WebTools) -> tuple[Tool, ...]:
     return (
         Tool(
             name="web_search",
@@ -257,4 +249,4 @@ async def build(core: Core, others: Gathered) -> Parts:
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
     search, blocking = core.config.get(SearchSettings), core.environment.blocking
-    return Parts(tools=tools(web, search, client, blocking, lambda: others.confined))
+    return Parts(tools=tools(WebTools(web, search, client, blocking, lambda: others.confined)))

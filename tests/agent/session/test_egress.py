@@ -28,7 +28,7 @@ from elwood.agent.session.turn.prompt import NOTE, Documents, assemble
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.features.web.client import Web
 from elwood.features.web.settings import SearchSettings
-from elwood.features.web.tools import tools
+from elwood.features.web.tools import WebTools, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.settings import EgressRules
 from elwood.foundation.runtime import inline
@@ -46,7 +46,9 @@ PLAN = " ".join(
 )
 FOUND = "See https://shop.example/pumps/cheap-heat-pumps and https://shop.example/about for more."
 USER = "My doctor is Dr. Wilhelmina Okonkwo in Leith. Weather: https://wttr.example/Leith?format=3"
-WEB = tools(Web(EgressRules(allowed=("mine.example",))), SearchSettings(), Client(), inline)
+WEB = tools(
+    WebTools(Web(EgressRules(allowed=("mine.example",))), SearchSettings(), Client(), inline)
+)
 
 
 class Talk(MemoryLog):

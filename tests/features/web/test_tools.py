@@ -25,7 +25,7 @@ from tests.fake_http import Reply, Request, json_reply, replying, resolving
 from tests.features.shell.command_running import Unwalled
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
-_, WEB_FETCH, _ = tools(Web(EgressRules()), SearchSettings(), Client(), inline)
+_, WEB_FETCH, _ = tools(WebTools(Web(EgressRules()), SearchSettings(), Client(), inline))
 
 
 @attrs.frozen
