@@ -180,6 +180,14 @@ async def test_text_before_a_call_stays_and_is_redacted(h: Home) -> None:
         assert [text.partition("\n")[0] for text in texts(other.frames)] == [DONE]
 
 
+async def test_a_terminal_gets_the_changes_and_the_output_of_calls(h: Home) -> None:
+    async with served(h), sitting(h) as me:
+        await me.ask("call act quickly")
+        [detail] = [one for one in me.frames if isinstance(one, wire.Detail)]
+        assert detail.step == "act quickly"
+        assert detail.text.startswith("acted on quickly")
+
+
 async def test_only_terminals_of_a_conversation_see_it(h: Home) -> None:
     async with served(h), sitting(h) as a, sitting(h) as b, sitting(h, "other") as c:
         async with sitting(h, mode="watch") as d:

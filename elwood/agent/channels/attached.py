@@ -37,6 +37,10 @@ MAX_CLIENTS = 8
 TAKES = 30.0
 TOO_SLOW = f"{frames.MAX_WAITING} frames waited to be read. Attach again to see the session."
 TOO_LONG = f"A frame has more than {frames.MAX_FRAME >> 10} KiB."
+# Characters of a line about running work.
+MAX_RUNNING = 250
+# Frames that a slow client may miss.
+_PASSING = (frames.Writing, frames.Thinking, frames.Running, frames.Detail)
 # Maximum characters of the decoder's text about a bad frame.
 MAX_FAULT = 200
 
@@ -64,7 +68,7 @@ class AttachedClient:
         """Queue frames.  A client whose queue is full is detached."""
         for frame in given:
             count = self._send.statistics().current_buffer_used
-            is_passing = isinstance(frame, frames.Writing | frames.Thinking | frames.Running)
+            is_passing = isinstance(frame, _PASSING)
             if self.detached or (is_passing and count > frames.MAX_WAITING // 2):
                 continue
             if count == frames.MAX_WAITING:
@@ -142,7 +146,11 @@ class AttachedClients:
                         one.give(changed)
                     message.reply.set(Sent(id_))
                 case Draft(text=text) if there:
-                    draft = (frames.Thinking if message.is_thought else frames.Writing)(text)
+                    draft: frames.ToClient = frames.Writing(text)
+                    if message.step:
+                        draft = frames.Detail(one_line(message.step, MAX_RUNNING), text)
+                    elif message.is_thought:
+                        draft = frames.Thinking(text)
                     for one in there:
                         one.give(draft)
                 case Typing(why=why) if why:

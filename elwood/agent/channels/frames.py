@@ -95,6 +95,13 @@ class Running(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+class Detail(msgspec.Struct, frozen=True, tag=True):
+    """More about the call *step*: the change of a file, or the last lines of output so far."""
+
+    step: str
+    text: str
+
+
 class Took(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """The result of the `SaidHere` *id*: without *why* it was taken and will have one outcome."""
 
@@ -147,7 +154,16 @@ class SaidHere(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, kw_onl
 
 
 Frame = (
-    Message | Changed | HeardElsewhere | Writing | Running | Took | State | Thinking | StopWanted
+    Message
+    | Changed
+    | HeardElsewhere
+    | Writing
+    | Running
+    | Detail
+    | Took
+    | State
+    | Thinking
+    | StopWanted
 )
 ToClient = Frame | Detached
 FromClient = SaidHere

@@ -114,6 +114,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     redact: Callable[[str], str] = str
     # The text is a thought of the model: most channels do not show those.
     is_thought: bool = False
+    # The text is about this call: the change of a file or the end of output; also rarely shown.
+    step: str = ""
 
     @property
     def text(self) -> str:

@@ -451,15 +451,12 @@ class Sessions:
         )
         log_ = SessionLog(id_, journal, core.live.publish, self._known.moving)
         extensions = [make(log_) for make in self._shared.sessions]
+        now = core.clock.now
         delivery, showing = Delivery(core, log_), Showing(core.channels, core.redactor)
         approvals = ApprovalClient(
-            log_,
-            core.approvals,
-            core.config.get(ApprovalSettings),
-            self._toolset.version,
-            core.clock.now,
+            log_, core.approvals, core.config.get(ApprovalSettings), self._toolset.version, now
         )
-        gate = Gate(log_, self._toolset, approvals, core.redactor, core.clock.now)
+        gate = Gate(log_, self._toolset, approvals, core.redactor, now, showing.show_detail)
         runner = TurnRunner(core, self._prompt, log_, delivery, gate, showing, extensions)
         commands = Commands(
             core,

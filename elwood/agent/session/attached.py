@@ -16,7 +16,7 @@ import trio
 
 from elwood.agent.approvals.messages import ListApprovals
 from elwood.agent.channels import frames
-from elwood.agent.channels.attached import AttachedClient, AttachedClients, readable
+from elwood.agent.channels.attached import MAX_RUNNING, AttachedClient, AttachedClients, readable
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, Refused, Taken
 from elwood.agent.conversation.message import Assistant, ReceivedFile
 from elwood.agent.conversation.route import Route
@@ -34,8 +34,8 @@ from elwood.foundation.text.splitting import with_footer
 
 # Exchanges shown to a new client, and characters of an old text or one from another channel.
 EXCHANGES, MAX_SHOWN = 2, 4000
-# Characters of the line about running work; bytes of a file sent with a message.
-MAX_RUNNING, MAX_FILE = 150, 20 << 20
+# Bytes of a file sent with a message.
+MAX_FILE = 20 << 20
 
 
 @attrs.define(eq=False)

@@ -273,6 +273,7 @@ class Showing:
         self._channels = channels
         self._redactor = redactor
         self._turn: Turn | None = None
+        self._peeks: dict[str, Callable[[], str]] = {}
         self._newest: Progress | None = None
         self._has_newest = trio.Event()
         self._before = ""
@@ -296,6 +297,7 @@ class Showing:
     def end(self) -> None:
         """Stop showing the turn."""
         self._turn = self._newest = None
+        self._peeks.clear()
         self._give_sign_at(math.inf)
 
     def take(self, said: Progress) -> bool:
@@ -346,6 +348,8 @@ class Showing:
                 what = f"{one_line(running, MAX_STATUS)} · {duration(took)}"
                 self._offer(Status(route=self._route, text=f"⏳ {what if running else THINKS}"))
             self._offer(Typing(route=self._route))
+        for step, peek in self._peeks.items():
+            self._offer_detail(step, peek())
 
     def _show_text(self, text: str) -> None:
         if self._is_full and len(text) > DRAFT:
@@ -362,6 +366,25 @@ class Showing:
             is_thought=True,
         )
         self._offer(draft)
+
+    def show_detail(self, step: str, text: str | Callable[[], str]) -> None:
+        """Show more about the call *step*; a function is called until a text follows."""
+        if isinstance(text, str):
+            self._peeks.pop(step, None)
+            self._offer_detail(step, f"{text}\n")
+        else:
+            self._peeks[step] = text
+
+    def _offer_detail(self, step: str, text: str) -> None:
+        if self._turn is not None and text.strip():
+            draft = Draft(
+                route=self._route,
+                draft=self._draft,
+                unredacted=text,
+                redact=self._redact_end,
+                step=step,
+            )
+            self._offer(draft)
 
     def show_response(self, text: str) -> None:
         """Show the whole *text* of a response with calls; later text is shown below it."""

@@ -108,6 +108,8 @@ class ToolContext:
     number: str = ""
     # Number of earlier calls of the same tool in this turn.
     earlier: int = 0
+    # Show the end of the output while the call runs; the function returns it.
+    show: Callable[[Callable[[], str]], None] = lambda peek: None
     # Call another tool through the gate: judged, asked about and recorded like a call of the model.
     # Raises NestedCallFailed.  Under risk "read" it may only read; under effect pure or keyed it
     # must be pure, since it may run again.  Its time does not count for the outer tool.

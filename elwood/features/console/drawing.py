@@ -6,7 +6,7 @@ from outside is made printable here, before other code parses it.
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -237,6 +237,21 @@ def _with_code(text: str, code: Sequence[str], width: int) -> list[Line]:
         drawn += [*words(before.strip("\n"), width), []] if before.strip("\n") else []
         drawn += [*markdown(f"{fence}{language}\n{part}\n{fence}", width), []]
     return [*drawn, *words(text.strip("\n"), width)]
+
+
+def draw_steps(
+    steps: Mapping[str, str], details: Mapping[str, str], thought: str, width: int
+) -> list[Line]:
+    """Draw the thoughts and the steps of a turn, each with its duration and its details."""
+    drawn = dim(markdown(thought, width)) if thought else []
+    for step, took in steps.items():
+        took = took and f" · {took}"
+        drawn.append([Segment(clip(f"  {safe(step)}", width - len(took)) + took, DIM)])
+        text = details.get(step, "").rstrip()
+        is_diff = text.startswith("@@ ")
+        more = _with_code(text, [text], width - 4) if is_diff else words(text, width - 4, DIM)
+        drawn += _prefix_lines(more if text else (), Segment("    "))
+    return drawn
 
 
 def draw_answer(text: str, files: Sequence[str], width: int) -> list[Line]:

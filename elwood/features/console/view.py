@@ -92,6 +92,8 @@ class _Turn:
     steps: dict[str, str] = attrs.field(factory=dict)
     step: str = ""
     step_at: float = 0.0
+    # More about steps: the change of a file, or the last lines of output.
+    details: dict[str, str] = attrs.field(factory=dict)
     thought: str = ""
     # The part of the unfinished text that is printed above already.
     above: str = ""
@@ -178,6 +180,11 @@ class ConversationView:
                 self._turn.thought = text
             case frames.Running(text=text):
                 self._set_step(drawing.safe(text).removeprefix("⏳ "))
+            case frames.Detail(step=step, text=text):
+                steps = self._turn.steps
+                if step in steps or len(steps) < MAX_STEPS:
+                    steps.setdefault(step, "")
+                    self._turn.details[step] = text
             case frames.Took(id=id, why=why):
                 self._acknowledge(id, why)
             case frames.State():
@@ -433,12 +440,16 @@ class ConversationView:
             self.writing = ""
 
     def open(self) -> list[Action]:
-        """Show the steps of this turn, or print all of a question that does not fit."""
+        """Print all of a question that does not fit, show the steps, or print those of before."""
+        turn = self._turn
         if self._boxes and self._is_cut:
             question = list(self._boxes.values())[self._chosen % len(self._boxes)]
             self._print(partial(drawing.message, question))
-        else:
+        elif self._state.busy:
             self._is_open = not self._is_open
+        elif turn.steps or turn.thought:
+            self._print(partial(drawing.draw_steps, turn.steps, turn.details, turn.thought))
+            self._turn = _Turn()
         return self._take_actions()
 
     def leave(self) -> list[Action]:
@@ -476,23 +487,24 @@ class ConversationView:
         return [[], *answer[-room:], [], *below] if answer and room > 0 else [[], *below]
 
     def _draw_status(self, width: int, rows: int, now: float) -> list[Line]:
-        """Draw the running step; if opened, also the earlier steps and *rows* of thoughts."""
+        """Draw the running step and its last line; if opened, the last *rows* about all steps."""
         turn = self._turn
         count = len(turn.steps)
-        lines, thought = list[str](), list[Line]()
-        if self._is_open:
-            thought = drawing.dim(drawing.tail(turn.thought, width, rows))
-            lines = [f"  {step} · {took}".rstrip(" ·") for step, took in turn.steps.items()]
         if self._state.busy:
             what = "waiting for you" if self._boxes else "writing" if self.writing else "thinking"
             since = turn.step_at if turn.step else turn.began
             took = turn.steps.get(turn.step) or duration(now - since)
             spin = _SPINNER[int(now * 4) % len(_SPINNER)]
-            lines.append(f"{spin} {turn.step or what} · {took}")
-        elif count or turn.thought:
+            last = drawing.safe(turn.details.get(turn.step, "").rstrip().rpartition("\n")[2])
+            lines: list[Line] = [[Segment(clip(f"  {last}", width), DIM)]] if last else []
+            if self._is_open:
+                lines = drawing.draw_steps(turn.steps, turn.details, turn.thought, width)[-rows:]
+            now_runs = clip(f"{spin} {turn.step or what}", width - len(took) - 3)
+            return [*lines, [Segment(f"{now_runs} · {took}", DIM)]]
+        if count or turn.thought:
             steps = f"{count} step{'s' * (count > 1)}" if count else "thought"
-            lines.append(f"{'▾' if self._is_open else '▸'} {steps}, {turn.took} · Ctrl-O")
-        return [*thought, *([Segment(clip(line, width), DIM)] for line in lines)]
+            return [[Segment(clip(f"▸ {steps}, {turn.took} · Ctrl-O", width), DIM)]]
+        return []
 
     def _draw_questions(self, width: int, rows: int) -> list[Line]:
         """Draw one question in a box and the others in a line each, in *rows* if possible."""

@@ -67,6 +67,8 @@ NAME, ID = "run_command", "shell.command.run"
 TIMEOUT, MAX_TIMEOUT, GRACE = 60, 600, 30.0
 # Bytes of output kept of one command; longer output loses its middle.
 MAX_OUTPUT = 45_000
+# Bytes of output shown while it runs.
+SHOWN = 2_000
 # Bytes passed from one program of a pipeline to the next.
 MAX_PIPED = 8 << 20
 # Files named in a command whose content is part of the approval, and bytes of each.
@@ -155,7 +157,7 @@ class CommandTool:
             root = self._files.root
             with nullcontext() if script else root.expect_changes(followed.guarded):
                 try:
-                    outcome = await self._run(given, script, mounts, sandbox, followed)
+                    outcome = await self._run(given, context, script, mounts, sandbox, followed)
                 finally:
                     with trio.CancelScope(shield=True):
                         note = await self._finish_following(followed, outcome)
@@ -175,6 +177,7 @@ class CommandTool:
     async def _run(
         self,
         given: ShellCommand,
+        context: ToolContext,
         script: Safe | None,
         mounts: Sequence[MountedRoot],
         sandbox: Executor,
@@ -192,6 +195,7 @@ class CommandTool:
             limit=MAX_OUTPUT,
             mounts=[one.place for one in mounts],
             writable=writable,
+            watch=lambda last: context.show(lambda: last(SHOWN).decode("utf-8", "replace")),
         )
         outcome = await sandbox.run(command)
         if writable:

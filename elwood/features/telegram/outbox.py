@@ -404,7 +404,7 @@ class Outbox:
                     queue.edits.append(mail)
             case _ if queue.chat in self._unreachable:
                 return
-            case Draft(is_thought=True):
+            case Draft() if mail.is_thought or mail.step:
                 return  # the draft shows the answer only
             case Draft() | Typing() | Status():
                 thread = mail.route.thread

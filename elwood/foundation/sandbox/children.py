@@ -55,6 +55,10 @@ class HeadTailBuffer:
         """Number of dropped bytes."""
         return self._dropped + max(0, len(self._tail) - self._keep)
 
+    def last(self, count: int) -> bytes:
+        """Return the last *count* bytes, or fewer."""
+        return bytes(self._head[-count:] + self._tail[-count:])[-count:]
+
     def value(self) -> bytes:
         self._trim()
         gap = f"\n[{self._dropped} bytes omitted]\n".encode() if self._dropped else b""
@@ -73,6 +77,7 @@ class Outputs:
     def __init__(self, command: Command) -> None:
         self.output = HeadTailBuffer(command.limit)
         self.errors = self.output if command.merge else HeadTailBuffer(command.limit)
+        command.watch(self.output.last)
 
     def outcome(self, code: int | None) -> CommandOutcome:
         """Build the outcome of a command with exit code *code*; None means a timeout."""

@@ -80,6 +80,8 @@ class Command:
     secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=_is_environment)
     # Called with the process id.
     started: Callable[[int], object] = lambda pid: None
+    # Called with a function that returns the last bytes of its output so far.
+    watch: Callable[[Callable[[int], bytes]], object] = lambda last: None
     # Places of the owner's mounts that it sees.
     mounts: Collection[str] = ()
 

@@ -177,7 +177,7 @@ def test_screens(columns: int, tmp_path: Path) -> None:
         )  # fmt: skip
         it.keep("answered", "looked at 2 files", "2 steps", "pieces.py")
         it.type("C-o")
-        it.keep("shows what ran, and the thoughts", "so many", "shell ls", "▾")
+        it.keep("shows what ran, and the thoughts", "so many", "shell ls", "read_file")
         it.type("C-l")
         more = Choice("Always: rsync to backup:/srv/mail", "/allow A always")
         it.app.send(

@@ -12,6 +12,7 @@ from elwood.agent.channels.frames import (
     MAX_FRAME,
     Changed,
     Choice,
+    Detail,
     Frame,
     HeardElsewhere,
     Message,
@@ -308,10 +309,28 @@ def test_steps_have_durations_and_are_counted_at_the_end(desk: Desk) -> None:
     desk.get(State())
     assert "▸ 2 steps, 5 s · Ctrl-O" in desk.shown()
     desk.key("c-o")
-    for one in ("so it is", "shell ls · 3 s", "read_file x · 7 s", "▾ 2 steps"):
+    for one in ("so it is", "shell ls · 3 s", "read_file x · 7 s"):
+        assert one in desk.printed[-1]
+    assert "2 steps" not in desk.shown(), "they are printed now"
+
+
+def test_details_are_the_last_line_of_a_running_command_and_more_if_opened(desk: Desk) -> None:
+    desk.get(BUSY, Detail("edit_file a", "@@ -1 +1 @@\n-old\n+new\n"), Running("run_command make"))
+    desk.get(Detail("run_command make", "one\ntwo\n"))
+    desk.get(Detail("run_command make", "one\ntwo\nthree\x1b[2J\n"))
+    assert desk.shown().count("three⟨U+001B⟩[2J") == 1
+    assert "two" not in desk.shown()
+    desk.key("c-o")
+    for one in ("-old", "+new", "one", "two", "three"):
         assert one in desk.shown()
+    assert "old" not in desk.shown(rows=12), "an opened turn leaves room for the rest"
+    desk.get(Running(""), State())
+    assert "two" not in desk.shown()
+    desk.key("c-o")
+    assert "+new" in desk.printed[-1]
+    assert "three" in desk.printed[-1]
     desk.get(BUSY)
-    assert "shell" not in desk.shown(), "the next turn has none of them"
+    assert "make" not in desk.shown(), "the next turn has none of them"
 
 
 def test_a_long_question_is_cut_and_printed_whole(desk: Desk) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
+import attrs
 import msgspec
 import trio
 
@@ -25,6 +26,7 @@ from elwood.agent.conversation.calls import (
     Quotation,
     Schedule,
     SearchWeb,
+    WriteFile,
     bind_scope,
     exact,
 )
@@ -82,6 +84,9 @@ log = logging.getLogger("elwood.tools")
 payloads = logging.getLogger("elwood.tools.payloads")
 
 T = TypeVar("T")
+ShowDetail = Callable[[str, str | Callable[[], str]], None]
+# Characters of a shown change of a file, and lines of shown output.
+MAX_CHANGE, MAX_LINES = 16_000, 20
 # Characters of a target, and of the result of an unknown tool.
 MAX_TARGET, MAX_TEXT = 200, 2000
 # Label of the results of tools that read public sources.
@@ -118,7 +123,10 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gate:
-    """Runs the calls of one session's turns; *now* is the wall clock."""
+    """Runs the calls of one session's turns; *now* is the wall clock.
+
+    *show* shows more about a call, by its tool and target, as `Showing.show_detail` does.
+    """
 
     def __init__(
         self,
@@ -127,8 +135,10 @@ class Gate:
         approvals: ApprovalClient,
         redactor: Redactor,
         now: Callable[[], float],
+        show: ShowDetail = lambda step, text: None,
     ) -> None:
         self.approvals = approvals
+        self._show = show
         self._log = log
         self._toolset = toolset
         self._tools = toolset.tools
@@ -467,7 +477,14 @@ class Gate:
         gives = wanted.gives
         running = RunningTool(tool, self._limit(tool), call.within)
         make = partial(self._call_within, call, running) if nests else refuse_call
+        show = partial(self._show, f"{tool.name} {wanted.target}".strip())
+        is_output = tool.risk != "read" and call.outer is None
+        if isinstance(wanted.plan.action, WriteFile) and is_output:
+            show(wanted.plan.subject.partition("\n")[2][:MAX_CHANGE])
+            is_output = False
         context = self._context(wanted.plan.facts, call, make)
+        if is_output:
+            context = attrs.evolve(context, show=show)
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
         try:
             step = partial(tool.run, wanted.given, context)
@@ -476,8 +493,13 @@ class Gate:
                 raise CallNotRun("failed", given)
         except CallNotRun as failure:  # whose words it holds, it says itself
             failure.gives = Label(private=gives.private)
+            if is_output:
+                show(_last_lines(failure.output.text))
             raise
-        return Output(given) if isinstance(given, str) else given, gives
+        output = Output(given) if isinstance(given, str) else given
+        if is_output:
+            show(_last_lines(output.text))
+        return output, gives
 
     def _limit(self, tool: Tool) -> float:
         """Return the time limit of *tool* in seconds."""
@@ -640,6 +662,10 @@ def _check_nested(outer: Tool, tool: Tool) -> None:
     if outer.effect in AGAIN and tool.effect != "pure":
         text = f"{outer.name} may run again after a crash, so it may only call pure tools"
         raise CallNotRun("denied", text)
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.splitlines()[-MAX_LINES:])
 
 
 def _size(texts: Sequence[PrivateText]) -> int:
