@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def count_fds() -> int:
 async def test_exit_codes_follow_the_shell(hands: Executor, text: str, code: int) -> None:
     outcome = await hands.run(shell_command(text))
     assert (outcome.code, outcome.timed_out) == (code, False)
+
+
+async def test_the_end_of_the_output_can_be_watched_while_a_command_runs(hands: Executor) -> None:
+    given: list[Callable[[int], bytes]] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            hands.run, shell_command("echo one; echo two; sleep 60", watch=given.append)
+        )
+        await wait_until(lambda: given and given[0](4) == b"two\n")
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_outputs_can_be_separate(hands: Executor) -> None:

@@ -12,6 +12,8 @@ def test_head_and_tail_are_kept(parts: list[bytes], limit: int) -> None:
     for part in parts:
         kept.add(part)
     assert kept.cut == max(0, len(whole) - limit)
+    count = len(whole) if kept.cut == 0 else limit // 2
+    assert count == 0 or kept.last(count) == whole[-count:]
     value = kept.value()
     if kept.cut == 0:
         assert value == whole
