@@ -261,7 +261,7 @@ async def test_a_segmented_log_reads_like_one_file(
     said = []
     for folder, segment in (("whole", SEGMENT), ("closed", 1)):
         path = await write_journal(tmp_path / folder, "home", [*STORY, *LATER], segment)
-        assert len(segments(path)) == (3 if segment == 1 else 0)
+        assert (len(segments(path)) > 1) == (segment == 1)
         assert run(tmp_path / folder, *words.split()) == 0
         out = capsys.readouterr().out
         said.append(re.sub(r" +\d+\.\d kB  ", " 0.0  ", out))  # the size of the files
