@@ -261,6 +261,10 @@ async def build(core: Core, others: Gathered) -> Parts:
         numbers = await parcels.ask(ListParcels())
         return CommandAnswer(f"On their way: {', '.join(numbers) or 'nothing'}.")
 
+    async def describe_status() -> str:
+        numbers = await parcels.ask(ListParcels())
+        return f"Parcels on their way: {len(numbers)}."
+
     async def control(words: Sequence[str]) -> CommandResult:
         return CommandResult(await parcels.ask(Track(number=" ".join(words))), ok=True)
 
@@ -286,7 +290,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         ],
         sessions=[lambda log: ParcelReminder(log, parcels)],
         prompt=[ParcelPrompt()],
-        status=[lambda: "Parcels are tracked."],
+        status=[describe_status],
         chores=[
             Chore(id="parcels", title="look after parcels", every=settings.every * HOUR, do=look)
         ],

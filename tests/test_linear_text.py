@@ -267,7 +267,7 @@ CALLS: dict[str, Called] = {
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
     "agent.session.reading.tree.answer_tree": lambda t: answer_tree(ONE_TURN, t, UTC, t, str),
     "agent.session.reading.render.list_receipts": lambda t: render.list_receipts([], t, UTC),
-    "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, []),
+    "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, [], UTC),
     "agent.session.turn.prompt.format_words": lambda t: prompt.format_words(said_by(t)),
     "agent.session.turn.unsupported_claims.with_receipts": lambda t: with_receipts(t, turn_of(t)),
     "app.config.load.load_own": lambda t: load_own(t, HOLDING, []),

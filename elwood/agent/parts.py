@@ -10,7 +10,7 @@ import trio
 from elwood.agent.channels.channel import Channel
 from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
+from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand, StatusLine
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.tool import MountedRoot, TextSearch, Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
@@ -101,7 +101,7 @@ class Parts:
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
     prompt: Sequence[PromptPart] = ()
     commands: Sequence[SlashCommand] = ()
-    status: Sequence[Callable[[], str]] = ()
+    status: Sequence[StatusLine] = ()
     chores: Sequence[Chore] = ()
     searches: Sequence[TextSearch] = ()
     control: Sequence[ControlCommand] = ()

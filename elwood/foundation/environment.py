@@ -77,6 +77,15 @@ class Notify:
         return True
 
 
+def memory_of(pid: int) -> int:
+    """Return the bytes of memory of a process; 0 if it has exited, or without /proc."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def create_code(length: int) -> str:
     """Create an unguessable code that is easy to type."""
     return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))

@@ -129,7 +129,7 @@ async def test_a_feature_of_one_record_works_everywhere(tmp_path: Path) -> None:
             completed = completed_commands(line.others)
             assert completed["parcels"] == "list the parcels\n/post does the same."
             assert "answer" not in completed
-            assert "Parcels are tracked." in await line.ask("/status")
+            assert "Parcels on their way: " in await line.ask("/status")
             # The tool: the gate asks the owner, and its output has the key redacted.
             await line.say("track P17")
             question = await line.hear(lambda text: "May I watch this parcel?" in text)

@@ -93,7 +93,13 @@ async def test_every_command_of_the_menu_answers(busy_home: Home, is_used: bool)
             assert len(text) < 2_500, (name, len(text))
             assert menu[name] in await life.say(f"/help {name}")
         assert "Did you mean /model?" in await life.say("/modle")
-        assert f"Calls in this conversation: {int(is_used)}" in await life.say("/tool act")
+        tool, status = await life.say("/tool act"), await life.say("/status")
+        assert f"Calls in this conversation: {int(is_used)}" in tool
+        assert bool(re.search(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d ✓ act rent · #1$", tool)) == is_used
+        assert re.search(r"In this chat so far: \d+ turns and \d+ calls\.", status)
+        assert re.search(r"I use \d+\.\d MB of memory\.", status)
+        next_task = 'Active tasks: 1. Next: "Look for mail", ' if is_used else "Active tasks: 0."
+        assert next_task in status, status
     assert not h.broken_promises()
 
 

@@ -21,7 +21,7 @@ from elwood.agent.session.inspection import Inspection, ProcessSeen, Vitals, ins
 from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.messages import Interrupt, Returned, SessionsMail
 from elwood.agent.session.own_config import OwnConfig
-from elwood.foundation.environment import Environment
+from elwood.foundation.environment import Environment, memory_of
 from elwood.foundation.runtime import ActorTable, Address, Event, Mailbox
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
@@ -86,6 +86,7 @@ class Core:
 
 def inspect(core: Core) -> Inspection:
     python, seen = platform.python_version(), core.live.list_busy()
-    process = ProcessSeen(__version__, core.started, os.getpid(), python, seen)
+    pid = os.getpid()
+    process = ProcessSeen(__version__, core.started, pid, python, seen, memory_of(pid))
     seen_now = inspect_actors(core.table, process, core.redactor)
     return msgspec.structs.replace(seen_now, vitals=core.vitals)

@@ -172,10 +172,14 @@ class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.help}\n{self.usage}".rstrip()
 
 
+# Returns a line of /status for the owner; "" without one.  It must not wait long.
+StatusLine = Callable[[], Awaitable[str]]
+
+
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """The contributions of all features to conversations."""
 
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
     prompt: Sequence[PromptPart] = ()
     commands: Sequence[SlashCommand] = ()
-    status: Sequence[Callable[[], str]] = ()
+    status: Sequence[StatusLine] = ()

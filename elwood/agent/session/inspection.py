@@ -77,6 +77,7 @@ class ProcessSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int = 0
     python: str = ""
     sessions: tuple[SessionSeen, ...] = ()
+    memory: int = 0  # bytes; 0: unknown
 
 
 class StuckSeen(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from elwood.agent.session.inspection import (
     Vitals,
     shorten,
 )
-from elwood.foundation.text.lines import ago, clip, duration, wrap
+from elwood.foundation.text.lines import ago, clip, duration, size_text, wrap
 from elwood.foundation.text.tables import Line, Row, Style, Styled, bar, table
 
 # Characters of an inspection as JSON, before it is escaped as a JSON string for sending.
@@ -88,6 +88,8 @@ def _headline(inspection: Inspection, now: float) -> str:
     if process.pid:
         parts.append(f"pid {process.pid}")
     parts.append(f"up {duration(now - process.started)}")
+    if process.memory:
+        parts.append(size_text(process.memory))
     if turns:
         parts.append(f"{turns} open turn{'s' * (turns > 1)}")
     if undelivered:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
@@ -34,6 +33,7 @@ from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings, refuse_added
 from elwood.features.mcp.store import AddedStore, LoginStore, ServerStore
 from elwood.features.mcp.tools import find_scopes, make_tool, reader_tools, search_tool
+from elwood.foundation.environment import memory_of
 from elwood.foundation.net.egress import is_reachable, pin_route, resolve_host
 from elwood.foundation.runtime import (
     ActorUnavailable,
@@ -64,7 +64,6 @@ log = logging.getLogger("elwood.mcp")
 MAX_KEPT = 200
 # Seconds of silence that end a remote server's answer; a call has its own limit.
 READ_TIMEOUT = 300.0
-PAGE = os.sysconf("SC_PAGE_SIZE")
 MISSING = "the MCP library is missing; install it: pip install 'elwood[mcp]'"
 
 
@@ -277,7 +276,7 @@ def _make_server(
             partial(_store_files, core.workspace, f"mcp/{name}", rendered)
         ),
         tell=core.tell_owner,
-        rss=lambda: sum(map(_read_rss, family(pids) if pids else ())),
+        rss=lambda: sum(map(memory_of, family(pids) if pids else ())),
         blocking=blocking,
         errors=errors,
     )
@@ -371,10 +370,3 @@ def _remove_oldest(workspace: Root, folder: str) -> None:
     files = sorted(workspace.stats(folder), key=lambda item: item[1].st_mtime)
     for name, _ in files[:-MAX_KEPT]:
         workspace.remove(f"{folder}/{name}", untrusted=True)
-
-
-def _read_rss(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-    except OSError:  # it has exited
-        return 0

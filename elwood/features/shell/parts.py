@@ -129,6 +129,9 @@ async def build(core: Core, others: Gathered) -> Parts:
     async def answer(words: object) -> CommandResult:
         return CommandResult(seen.text, ok=seen.is_sound)
 
+    async def show_status() -> str:
+        return seen.words
+
     def report(changed: Sequence[SetAside]) -> None:
         for one in changed:
             log.warning("instruction file set aside", extra={"file": one.path, "id": one.id})
@@ -165,7 +168,7 @@ async def build(core: Core, others: Gathered) -> Parts:
             ),
         ],
         control=[ControlCommand(name=COMMAND, run=answer)],
-        status=[] if seen.warning else [lambda: seen.words],  # warnings are shown anyway
+        status=[] if seen.warning else [show_status],  # warnings are shown anyway
     )
 
 

@@ -50,7 +50,7 @@ from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings, O
 from elwood.features.tasks.state import SCHEDULE, Timetable, TimetableEntry
 from elwood.features.tasks.store import fingerprint, log_run, read_heartbeat, read_runs
 from elwood.features.tasks.task import BY_TOOL, ID, Origin, Task, session_of
-from elwood.features.tasks.texts import USAGE, buttons, list_planned, list_tasks
+from elwood.features.tasks.texts import USAGE, buttons, list_planned, list_tasks, summarize_tasks
 from elwood.features.tasks.tools import tools
 from elwood.features.tasks.when import Cadence, Every, When
 from elwood.foundation.checks import CheckContext, Finding
@@ -73,6 +73,8 @@ LATE = 8 * DAY
 COMMAND_LIMIT, PAGE = 20.0, 6
 # Seconds that a turn waits for the list of tasks.
 REMIND_WAIT = 0.5
+# Seconds that /status waits for it.
+STATUS_WAIT = 0.5
 # Prefix of the reminder of planned tasks.
 PLANNED = "[planned: "
 # The actor of a change, as the model and people read it.
@@ -114,7 +116,16 @@ async def build(core: Core, others: Gathered) -> Parts:
                 group="What I know and plan",
             )
         ],
+        status=[partial(describe_status, timetable, core.clock)],
     )
+
+
+async def describe_status(timetable: Address[TimetableMail], clock: OwnerClock) -> str:
+    """Return the line of ``/status`` about tasks."""
+    with trio.move_on_after(STATUS_WAIT), suppress(ActorUnavailable):
+        tasks = await timetable.ask(ListTasks())
+        return summarize_tasks(tasks, str(clock.zone), clock.now())
+    return UNAVAILABLE
 
 
 class TaskExtension(SessionExtension):

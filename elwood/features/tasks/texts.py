@@ -251,6 +251,19 @@ def list_tasks(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     return "\n\n".join(parts)
 
 
+def summarize_tasks(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
+    """Summarize *tasks* in a line: those that run, the number of the others, and the next one."""
+    active = [one for one in tasks if one.next is not None and not one.paused]
+    running = ", ".join(name(one.task) for one in tasks if one.running is not None)
+    parts = [f"Running tasks: {running}."] if running else []
+    parts.append(f"Active tasks: {len(active)}.")
+    if active:
+        first = min(active, key=lambda one: one.next or 0.0)
+        at = say_moment(first.next or 0.0, zone, now)
+        parts.append(f"Next: {name(first.task)}, {at}.")
+    return " ".join(parts)
+
+
 def list_planned(tasks: Sequence[TaskStatus], route: Route, zone: str) -> str:
     """List the *tasks* whose answers go to *route* or to any owner, one line each.
 

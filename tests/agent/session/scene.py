@@ -114,6 +114,11 @@ class World:
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
 
 
+async def describe_status() -> str:
+    """Return the status of a feature."""
+    return "Elwood is well."
+
+
 async def do_nothing(post: Post) -> None:
     """Do nothing before a message is sent."""
 
@@ -235,7 +240,7 @@ class Process:
             extensions = Extensions(
                 sessions=world.extend(self),
                 commands=(*BUILT_IN, *world.commands(self)),
-                status=[lambda: "Elwood is well."],
+                status=[describe_status],
             )
             tools = list(world.effects.tools())
             messenger = Messenger(core.channels, core.approvals)

@@ -40,6 +40,7 @@ PROCESS = ProcessSeen(
         SessionSeen("tg-1", turn_age=8.0, waiting=2, undelivered=1),
         SessionSeen("tg-9", undelivered=1),
     ),
+    memory=54_300_000,
 )
 SEEN = Inspection(
     PROCESS,

@@ -1,6 +1,7 @@
 """Runs slash commands concurrently with the session's other work."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from typing import get_args
@@ -37,6 +38,7 @@ from elwood.agent.session.extension import (
     CommandCall,
     SessionExtension,
     SlashCommand,
+    StatusLine,
 )
 from elwood.agent.session.log.branch import describe_branches as branches
 from elwood.agent.session.log.entries import ModelChosen, Received, Replied, Retried
@@ -55,10 +57,11 @@ from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.agent.tools.talk import MAX_BYTES, Messenger
 from elwood.agent.tools.tool import Tool
+from elwood.foundation.environment import memory_of
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import ActorUnavailable, Reply, Request
 from elwood.foundation.storage.journal import HistoryGone
-from elwood.foundation.text.lines import duration, in_quotes, literal, shorten
+from elwood.foundation.text.lines import duration, in_quotes, literal, shorten, size_text
 from elwood.foundation.text.markdown import Rich
 
 # Seconds for approvals to act on a command, and for sending a file.
@@ -90,7 +93,7 @@ class Commands:
         delivery: Delivery,
         runner: TurnRunner,
         known: SlashCommands,
-        status: Sequence[Callable[[], str]],
+        status: Sequence[StatusLine],
         extensions: Sequence[SessionExtension],
         tools: Mapping[str, Tool],
     ) -> None:
@@ -328,10 +331,10 @@ class Commands:
         )
 
     async def tools(self, call: CommandCall) -> CommandAnswer:
-        text = await self._log.look_since(
-            0, lambda _, log: tool_listing(self._tools, call.given, log)
+        zone = self._core.clock.zone
+        return await self._log.look_since(
+            0, lambda _, log: tool_listing(self._tools, call.given, log, zone)
         )
-        return CommandAnswer(text)
 
     async def model(self, call: CommandCall) -> CommandAnswer:
         clock, present = self._core.clock, self._log.state.model
@@ -353,12 +356,15 @@ class Commands:
         model = state.model or core.config.get(ModelSettings).role("default").model
         up = duration(core.clock.now() - core.started)
         lines.append(f"Elwood {__version__}, running for {up}, with the model {model}.")
+        lines.append(f"In this chat so far: {state.turns:,} turns and {state.calls:,} calls.")
         if owner:
             spent = await self._spent(PATIENCE)
             limits = core.config.get(Limits)
             cost = in_words(spent, limits) if spent else "I cannot reach the costs now."
             lines.append(cost)
-            lines += [core.redactor(line()) for line in self._status]
+            if memory := memory_of(os.getpid()):
+                lines.append(f"I use {size_text(memory)} of memory.")
+            lines += [core.redactor(line) for one in self._status if (line := await one())]
             lines += [core.redactor(one.told) for one in core.table.stuck()[:MAX_STUCK]]
         return CommandAnswer("\n".join(lines))
 

@@ -133,7 +133,8 @@ BUILT_IN = (
     ),
     _may(
         name="tools", help="list my tools, with their uses and failures",
-        usage="/tools NAME explains one tool.", run=_local(Commands.tools), aliases=("tool",),
+        usage="/tools NAME explains one tool and lists its last calls.",
+        run=_local(Commands.tools), aliases=("tool",),
     ),
     SlashCommand(
         name="model", help="choose the AI model",

@@ -55,11 +55,7 @@ def list_receipts(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> Comm
     if not ended:
         return CommandAnswer("I have not used any tools in this conversation.")
     newest, pages = page(ended[::-1], number, LISTED, "/receipts")
-    lines = [
-        f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
-        f"{f' {DOT} #{one.name}' if one.name else ''}"
-        for one in reversed(newest)
-    ]
+    lines = [_dated_line(one, zone) for one in reversed(newest)]
     head = f"Tool calls in this conversation: {len(ended)}. The newest is last. "
     head += "/receipts NUMBER shows one:"
     return CommandAnswer(head, "\n".join(lines), pages=pages)
@@ -115,15 +111,20 @@ def show_receipt(
     return CommandAnswer("\n".join(lines), pages=pages)
 
 
-def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
-    """Answer ``/tools`` with all *tools*, or details of the *given* one, and counts from *log*."""
-    calls, failed, errors = Counter[str](), Counter[str](), dict[str, str]()
-    for _, _, entry in log:
-        if isinstance(entry, entries.CallEnded):
-            calls[entry.tool] += 1
-            if entry.outcome == "failed":
-                failed[entry.tool] += 1
-                errors[entry.tool] = entry.text
+def tool_listing(tools: Mapping[str, Tool], given: str, log: Log, zone: tzinfo) -> CommandAnswer:
+    """Answer ``/tools`` with all *tools* and counts from *log*, or with one and its last calls."""
+    errors = dict[str, str]()
+
+    def noting() -> Iterator[tuple[int, float, Entry]]:
+        for line in log:
+            match line[2]:
+                case entries.CallEnded(tool=tool, outcome="failed", text=text):
+                    errors[tool] = text
+            yield line
+
+    made = [call for call in History("", noting()).calls if call.ended_at is not None]
+    calls = Counter(call.tool for call in made)
+    failed = Counter(call.tool for call in made if call.outcome == "failed")
 
     def counted(name: str) -> str:
         bad = f", {failed[name]} failed" if failed[name] else ""
@@ -133,14 +134,22 @@ def tool_listing(tools: Mapping[str, Tool], given: str, log: Log) -> str:
         error = literal(one_line(errors.get(given, ""), MAX_ERROR))
         lines = [f"{code(given)}: {tool.description}", ""]
         lines.append(f"Calls in this conversation: {calls[given]}; failed: {failed[given]}.")
-        return "\n".join([*lines, f"Last failure: {error}"] if error else lines)
+        lines += [f"Last failure: {error}"] if error else []
+        last = sorted((one for one in made if one.tool == given), key=lambda one: one.at)
+        shown = [_dated_line(one, zone) for one in last[-LISTED:]]
+        return CommandAnswer("\n".join(lines), "\n".join(shown))
     lines = ["My tools, and in brackets how often I used them in this conversation:", ""]
     if given:
         lines[:0] = [f"I have no tool called {literal(one_line(given))}.", ""]
     ordered = sorted(tools.values(), key=lambda tool: tool.id)
     for subject, found in groupby(ordered, lambda tool: tool.id.partition(".")[0]):
         lines.append(f"- {subject}: {', '.join(counted(one.name) for one in found)}")
-    return "\n".join([*lines, "", "/tools NAME explains one tool."])
+    return CommandAnswer("\n".join([*lines, "", "/tools NAME explains one tool."]))
+
+
+def _dated_line(call: CallRecord, zone: tzinfo) -> str:
+    number = f" {DOT} #{call.name}" if call.name else ""
+    return f"{datetime.fromtimestamp(call.at, zone):%Y-%m-%d %H:%M} {_call_line(call)}{number}"
 
 
 def _call_line(call: CallRecord) -> str:
