@@ -50,7 +50,7 @@ def kind(name: str, after: float, text: str) -> Callable[[Arrange], Arrange]:
     return keep
 
 
-@kind("the poll hangs", 120, "s for Telegram to answer a poll (limit")
+@kind("the poll hangs", 120, "waits for Telegram to answer a poll, ")
 async def _(h: Home) -> None:
     await h.fake.until(lambda: h.fake.polling)
     h.fake.fault("getUpdates", "hang", times=10_000)
@@ -71,7 +71,7 @@ async def _(h: Home) -> None:
     h.fake.say("wake it")
 
 
-@kind("a delivery hangs", 60, "s for delivery of t1")
+@kind("a delivery hangs", 60, "waits for delivery of t1")
 def _(h: Home) -> None:
     h.fake.fault("sendMessage", "hang", times=10_000, chat=OTHER)
     h.fake.say("hello", chat=OTHER, user=OTHER)
@@ -83,12 +83,12 @@ def _(h: Home) -> None:
     h.fake.say("hello", chat=OTHER, user=OTHER)
 
 
-@kind("a turn does not end", 390, "s for turn t1 (limit")
+@kind("a turn does not end", 390, "waits for turn t1, ")
 def _(h: Home) -> None:
     h.fake.say("call deaf it")
 
 
-@kind("the model is silent", 330, "s for a response from scripted/m (limit")
+@kind("the model is silent", 330, "waits for a response from scripted/m, ")
 def _(h: Home) -> None:
     async def silent(request: ModelRequest) -> Completion:
         await trio.sleep_forever()

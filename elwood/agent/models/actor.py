@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
+import attrs
 import msgspec
 import trio
 
@@ -346,6 +347,7 @@ class ModelAttempt(msgspec.Struct, frozen=True):
             self.show(Delayed(f"{describe(self.model, fault)}; trying again"))
 
 
+@attrs.define(eq=False, kw_only=True)
 class Models:
     """The only owner of the keys (in *providers*) and writer of the usage book.
 
@@ -355,29 +357,20 @@ class Models:
     files that models see (`look_at`).
     """
 
-    def __init__(
-        self,
-        *,
-        book: UsageBook,
-        providers: Mapping[str, Provider],
-        settings: ModelSettings,
-        in_flight: Mapping[str, int],
-        jitter: Callable[[], float],
-        tell: Callable[[str], Awaitable[bool]],
-        embedder: Embedder | None = None,
-        patience: float = math.inf,
-        look: Callable[[Sequence[Message]], Awaitable[Mapping[str, str]]] | None = None,
-    ) -> None:
-        self._patience = patience
-        self._look = look
-        self._book = book
-        self._embedder = embedder
-        self._tell_owner = tell
-        self._providers = providers
-        self._settings = settings
-        self._jitter = jitter
-        self._breakers = {name: CircuitBreaker(in_flight[name]) for name in providers}
-        self._calls = 0
+    _book: UsageBook
+    _providers: Mapping[str, Provider]
+    _settings: ModelSettings
+    _in_flight: Mapping[str, int]
+    _jitter: Callable[[], float]
+    _tell: Callable[[str], Awaitable[bool]]
+    _embedder: Embedder | None = None
+    _patience: float = math.inf
+    _look: Callable[[Sequence[Message]], Awaitable[Mapping[str, str]]] | None = None
+    _breakers: dict[str, CircuitBreaker] = attrs.field(init=False)
+    _calls: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._breakers = {one: CircuitBreaker(self._in_flight[one]) for one in self._providers}
 
     async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
         """Serve requests until stopped; running calls may finish within the grace period."""
@@ -406,7 +399,7 @@ class Models:
         """Warn the owner of a limit or of damage; the log has every warning."""
         event(log, "budget", {"why": warning}, success=True, level=logging.WARNING)
         with trio.move_on_after(TELLING):
-            await self._tell_owner(warning)
+            await self._tell(warning)
 
     async def _serve(self, ask: Complete) -> None:
         if self._calls >= MAX_CALLS:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import attrs
 import msgspec
 import trio
 
@@ -82,29 +83,22 @@ SEGMENT = 1 << 17
 PROMPT_SHARE = 4
 
 
+@attrs.define(eq=False)
 class SessionActor:
     """The only writer of its journal."""
 
-    def __init__(
-        self,
-        core: Core,
-        log_: SessionLog,
-        delivery: Delivery,
-        showing: Showing,
-        runner: TurnRunner,
-        commands: Commands,
-        extensions: Sequence[SessionExtension],
-        messenger: Messenger,
-    ) -> None:
-        self._core = core
-        self._log = log_
-        self._delivery = delivery
-        self._showing = showing
-        self._runner = runner
-        self._commands = commands
-        self._extensions = extensions
-        self._messenger = messenger
-        self._settings = core.config.get(SessionSettings)
+    _core: Core
+    _log: SessionLog
+    _delivery: Delivery
+    _showing: Showing
+    _runner: TurnRunner
+    _commands: Commands
+    _extensions: Sequence[SessionExtension]
+    _messenger: Messenger
+
+    @property
+    def _settings(self) -> SessionSettings:
+        return self._core.config.get(SessionSettings)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Run until idle for long enough, or stopped."""

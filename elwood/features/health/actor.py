@@ -258,6 +258,7 @@ class DiskMonitor:
 # --- the actor ------------------------------------------------------------------------------------
 
 
+@attrs.define(eq=False)
 class Health:
     """The actor on the lowest step: it may ask outboxes, since others only offer to it.
 
@@ -267,35 +268,25 @@ class Health:
     process; *known* has the lasting warnings sent by an earlier one.
     """
 
-    def __init__(
-        self,
-        actor_table: ActorTable,
-        outboxes: Mapping[str, Address[OutboxMail]],
-        owner: Callable[[], Sequence[Route]],
-        *,
-        notify: Notify,
-        vital: Mapping[str, float],
-        up: trio.Event,
-        stop: trio.Event,
-        redact: Callable[[str], str],
-        disks: DiskMonitor,
-        known: Collection[str] = (),
-    ) -> None:
-        self._actor_table = actor_table
-        self._outboxes = outboxes
-        self._owner = owner
-        self._notify = notify
-        self._vital = vital
-        self._up = up
-        self._stop = stop
-        self._redact = redact
-        self._disks = disks
-        self._stuck: dict[str, Stuck] = {}
-        self._silent: list[str] = []
-        self._status = ""
-        self._is_ready = False
-        lasting = (self._build_alarm(one) for one in actor_table.stuck() if one.lasts)
-        self._sent = {alarm.subject: alarm for alarm in lasting if alarm.text in known}
+    _actor_table: ActorTable
+    _outboxes: Mapping[str, Address[OutboxMail]]
+    _owner: Callable[[], Sequence[Route]]
+    _notify: Notify
+    _vital: Mapping[str, float]
+    _up: trio.Event
+    _stop: trio.Event
+    _redact: Callable[[str], str]
+    _disks: DiskMonitor
+    _known: Collection[str] = ()
+    _stuck: dict[str, Stuck] = attrs.field(factory=dict, init=False)
+    _silent: list[str] = attrs.field(factory=list, init=False)
+    _status: str = attrs.field(default="", init=False)
+    _is_ready: bool = attrs.field(default=False, init=False)
+    _sent: dict[str, Alarm] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        lasting = (self._build_alarm(one) for one in self._actor_table.stuck() if one.lasts)
+        self._sent = {alarm.subject: alarm for alarm in lasting if alarm.text in self._known}
 
     async def run(self, mailbox: Mailbox[Event]) -> None:
         """Check every second, and after each crash, until the mailbox is closed."""

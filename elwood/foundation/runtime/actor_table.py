@@ -91,7 +91,7 @@ class ActorStatus(msgspec.Struct, eq=False):
         for number, wait in self.waits.items():
             age = now - wait.since
             if age > wait.limit:
-                what = f"has waited {age:.0f} s for {wait.what} (limit {wait.limit:.0f} s)"
+                what = f"waits for {wait.what}, {age:.0f} s (limit {wait.limit:.0f} s)"
                 yield Stuck(f"{self.name}/{number}", self.name, what, wait.what)
         for trouble in self.troubles.values():
             if trouble.stuck and now - trouble.latest < STALE:

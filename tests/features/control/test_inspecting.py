@@ -68,7 +68,7 @@ SEEN = Inspection(
         ),
     ),
     (
-        StuckSeen("outbox", "has waited 75 s for a message to be sent to chat 7 (limit 60 s)"),
+        StuckSeen("outbox", "waits for a message to be sent to chat 7, 75 s (limit 60 s)"),
         StuckSeen("sessions/tg-2", "gave up: KeyError: 'x'"),
     ),
     vitals=Vitals(

@@ -213,7 +213,7 @@ async def test_the_owner_gets_one_alarm_and_one_message_when_it_is_over() -> Non
         assert setting.channel.texts == []
         await trio.sleep(61)
         (begun,) = setting.channel.texts
-        assert begun.startswith("⚠ Problem in it: has waited")
+        assert begun.startswith("⚠ Problem in it: waits for getUpdates, ")
         await trio.sleep(400)
         assert setting.channel.texts == [begun, "✓ Resolved: it: getUpdates"]
 

@@ -37,7 +37,7 @@ async def test_a_wait_is_visible_and_stuck_after_its_limit(autojump_clock: objec
         await trio.sleep(10)
         assert not stuck_actors(scene)
         await trio.sleep(2)
-        assert stuck_actors(scene) == [("it", "has waited 12 s for an answer (limit 10 s)")]
+        assert stuck_actors(scene) == [("it", "waits for an answer, 12 s (limit 10 s)")]
         await trio.sleep(10)
         assert not stuck_actors(scene)
         assert not scene.actor_table.statuses["it"].waits

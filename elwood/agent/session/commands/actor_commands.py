@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import get_args
 
+import attrs
 import msgspec
 import trio
 
@@ -84,32 +85,24 @@ GOES_ON = ", while your work continues, even if it is marked as interrupted: {}"
 GONE = "That is so old that I have deleted it."
 
 
+@attrs.define(eq=False)
 class Commands:
-    def __init__(
-        self,
-        core: Core,
-        messenger: Messenger,
-        log_: SessionLog,
-        delivery: Delivery,
-        runner: TurnRunner,
-        known: SlashCommands,
-        status: Sequence[StatusLine],
-        extensions: Sequence[SessionExtension],
-        tools: Mapping[str, Tool],
-    ) -> None:
-        self._core = core
-        self._tools = tools
-        self._messenger = messenger
-        self._log = log_
-        self._delivery = delivery
-        self._runner = runner
-        self._known = known
-        self._status = status
-        self._extensions = extensions
-        self._beside: trio.CancelScope | None = None  # the running side question
-        self.branching = Branching(
-            log_, runner.approvals.cancel_pending, extensions, core.models.ask
-        )
+    _core: Core
+    _messenger: Messenger
+    _log: SessionLog
+    _delivery: Delivery
+    _runner: TurnRunner
+    _known: SlashCommands
+    _status: Sequence[StatusLine]
+    _extensions: Sequence[SessionExtension]
+    _tools: Mapping[str, Tool]
+    # The running side question.
+    _beside: trio.CancelScope | None = attrs.field(default=None, init=False)
+    branching: Branching = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        cancel, ask = self._runner.approvals.cancel_pending, self._core.models.ask
+        self.branching = Branching(self._log, cancel, self._extensions, ask)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Run interrupted commands, one after another; turns continue in *nursery*."""
