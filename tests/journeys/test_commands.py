@@ -96,7 +96,7 @@ async def test_every_command_of_the_menu_answers(busy_home: Home, is_used: bool)
         tool, status = await life.say("/tool act"), await life.say("/status")
         assert f"Calls in this conversation: {int(is_used)}" in tool
         assert bool(re.search(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d ✓ act rent · #1$", tool)) == is_used
-        assert re.search(r"In this chat so far: \d+ turns and \d+ calls\.", status)
+        assert re.search(r"Turns in this chat: \d+; calls: \d+\.", status)
         assert re.search(r"I use \d+\.\d MB of memory\.", status)
         next_task = 'Active tasks: 1. Next: "Look for mail", ' if is_used else "Active tasks: 0."
         assert next_task in status, status

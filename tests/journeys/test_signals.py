@@ -146,6 +146,18 @@ async def test_a_demo_leaves_no_files_whenever_it_ends(
     assert [name for name in os.listdir(tmp_path) if "demo" in name] == []
 
 
+async def test_a_watch_lasts_until_ctrl_c(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path, FakeModels(), "chat") as chat:
+        await chat.wait_for("you> ")
+        async with at_terminal(tmp_path, FakeModels(), "inspect", "--watch") as one:
+            await one.wait_for("approvals")
+            await one.wait_for("\x1b[H\x1b[J")
+            one.signal(signal.SIGINT)
+            assert await one.wait_for_end() == 0
+            assert one.text.endswith("\x1b[?1049l")
+            assert "Traceback" not in one.text
+
+
 COMMAND = (("run_command", '{"command": "touch began; sleep 3600"}'),)
 
 

@@ -1,5 +1,6 @@
 """The commands ``elwood inspect``, ``pair`` and ``approve``, which query the running service."""
 
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from elwood.foundation.command_line import (
     USAGE,
     CliCommand,
     CliFailure,
+    Printer,
     json_switch,
     room,
     show_lines,
@@ -24,10 +26,15 @@ if TYPE_CHECKING:
 
 # Columns without a terminal: a pipe has no width.
 WIDE = 200
+# Seconds between two drawings of `inspect --watch`; the alternate screen keeps the shell's text.
+WATCH_EVERY = 2.0
+ALTERNATE, NORMAL, CLEAR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[H\x1b[J"
 
 
-def inspect(runtime_dir: "Path", as_json: bool, *, short: bool = False) -> int:
-    """Print the state of each part of the running Elwood; return the exit code."""
+def inspect(
+    runtime_dir: "Path", as_json: bool, *, short: bool = False, rows: int | None = None
+) -> int:
+    """Print the state of each part of the running Elwood, in *rows*; return the exit code."""
     import msgspec
 
     from elwood.agent.session.inspection import Inspection
@@ -51,14 +58,40 @@ def inspect(runtime_dir: "Path", as_json: bool, *, short: bool = False) -> int:
     if short:
         show_lines(summary(seen, now=time.time()))
     else:
-        show_lines(render(seen, now=time.time(), width=room() or WIDE))
+        lines = render(seen, now=time.time(), width=room() or WIDE)
+        show_lines(lines[:rows], pages=rows is None)
     return OK
+
+
+def _watch(runtime_dir: "Path") -> int:
+    """Show the state, and draw it again every few seconds until Ctrl-C."""
+    from shutil import get_terminal_size
+
+    out = sys.stdout
+    if not (isinstance(out, Printer) and out.isatty()):
+        raise CliFailure("--watch needs a terminal. For programs, use --json.", USAGE)
+    out.draw(ALTERNATE)
+    try:
+        while True:
+            out.draw(CLEAR)
+            try:
+                inspect(runtime_dir, False, rows=get_terminal_size().lines - 1)
+            except CliFailure as error:  # it may start again
+                print(error)
+            time.sleep(WATCH_EVERY)
+    except KeyboardInterrupt:
+        return OK
+    finally:
+        out.draw(NORMAL)
 
 
 def _inspect(config: "Config", given: "Namespace", *, short: bool = False) -> int:
     from elwood.foundation.settings import Paths
 
-    return inspect(config.get(Paths).runtime, given.json, short=short)
+    runtime = config.get(Paths).runtime
+    if not short and given.watch:
+        return _watch(runtime)
+    return inspect(runtime, given.json, short=short)
 
 
 def _send_command(config: "Config", command: str, *words: str) -> int:
@@ -144,6 +177,13 @@ def _list_people(config: "Config", given: "Namespace") -> int:
     return OK
 
 
+def _inspect_arguments(parser: "ArgumentParser") -> None:
+    json_switch(parser)
+    parser.add_argument(
+        "--watch", action="store_true", help="draw it again every two seconds, until Ctrl-C"
+    )
+
+
 def _pair_arguments(parser: "ArgumentParser") -> None:
     parser.add_argument("code", metavar="CODE", help='the pairing code, or "list", or "remove"')
     parser.add_argument("who", metavar="WHO", nargs="?", help="with remove: a name, or tg:NUMBER")
@@ -176,7 +216,10 @@ def _approve_arguments(parser: "ArgumentParser") -> None:
 
 COMMANDS = (
     CliCommand(
-        "inspect", "Show the state of each part of the running Elwood.", _inspect, json_switch
+        "inspect",
+        "Show the state of each part of the running Elwood.",
+        _inspect,
+        _inspect_arguments,
     ),
     CliCommand("status", "Show a short status.", partial(_inspect, short=True), json_switch),
     CliCommand(

@@ -349,7 +349,7 @@ class Commands:
         model = state.model or core.config.get(ModelSettings).role("default").model
         up = duration(core.clock.now() - core.started)
         lines.append(f"Elwood {__version__}, running for {up}, with the model {model}.")
-        lines.append(f"In this chat so far: {state.turns:,} turns and {state.calls:,} calls.")
+        lines.append(f"Turns in this chat: {state.turns:,}; calls: {state.calls:,}.")
         if owner:
             spent = await self._spent(PATIENCE)
             limits = core.config.get(Limits)
