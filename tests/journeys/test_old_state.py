@@ -269,12 +269,10 @@ async def test_the_cli_reads_the_old_records(tmp_path: Path) -> None:
             "standing",
             "denied",
         }
-        listed = [
-            line.split() for line in (await run_command(here, "session", "list")).splitlines()
-        ]
-        assert {row[0]: row[6] for row in listed if row[0] in SESSIONS} == {
-            name: str(turns) for name, turns in SESSIONS.items()
-        }
+        listed = json.loads(await run_command(here, "session", "list", "--json"))
+        assert {
+            one["conversation"]: one["turns"] for one in listed if one["conversation"] in SESSIONS
+        } == SESSIONS
         assert "Halibut" in await run_command(here, "memory", "search", "blue boat")
         shown = await run_command(here, "session", "show", "tg-2002")
         assert "Good night, Elwood" in shown
