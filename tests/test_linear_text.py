@@ -109,7 +109,7 @@ TRIES = 4
 SAMPLE = 2
 EXPOSED = (
     "agent.session.turn.unsupported_claims.neutralise",
-    "agent.session.turn.unsupported_claims.speaks_of_deeds",
+    "agent.session.turn.unsupported_claims.find_unsupported",
     "foundation.secrets.redaction.redact",
     "foundation.text.lines.wrap",
     "foundation.text.markdown.to_entities",

@@ -39,7 +39,7 @@ from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from tests import example_feature
-from tests.agent.session.scripted import answer, call
+from tests.agent.session.scripted import answer, call, last_message
 from tests.every_tool import every_tool
 from tests.example_feature import ParcelSettings
 from tests.journeys.home import short_folder
@@ -63,7 +63,7 @@ class Tracker:
         """Call the tool for each number; return its results."""
         await trio.lowlevel.checkpoint()
         self.asked.append(request)
-        last = request.messages[-1]
+        last = last_message(request.messages)
         if isinstance(last, Results):
             return answer(last.results[0].text)
         said = "\n".join(one.text for one in request.messages[-2:] if isinstance(one, Human))

@@ -22,7 +22,7 @@ SHORTER: dict[str, tuple[int, str]] = {
     "agent.models.openai.ChatStream": (65_536, "one read from the network"),
     "agent.session.turn.unsupported_claims.fold": (10_000, "in a thread above"),
     "agent.session.turn.unsupported_claims.neutralise": (10_000, "in a thread above"),
-    "agent.session.turn.unsupported_claims.speaks_of_deeds": (10_000, "in a thread above"),
+    "agent.session.turn.unsupported_claims.find_unsupported": (10_000, "in a thread above"),
     "agent.session.turn.unsupported_claims.with_receipts": (10_000, "in a thread above"),
     "features.mcp.definitions.describe_tool": (1_000, "the longest description"),
     "features.mcp.definitions.refusal": (32_000, "the longest schema"),

@@ -140,11 +140,11 @@ async def test_a_no_is_final_and_reported_to_the_model(h: Home) -> None:
         await press(h, life, await wait_for_question(h, life, 3), "d")
         await life.until(lambda: not h.fold().pending)
         await life.wait_until_idle()
-        told = [node.message.text for node in h.fold().path if isinstance(node.message, Notice)]
-        assert told == [
+        [*_, told] = [node.message for node in h.fold().path if isinstance(node.message, Notice)]
+        assert told.text == (
             "The owner denied the call that waited: act later. "
             "Do not repeat it unless you are asked."
-        ]
+        )
         assert h.effects.done == []
         assert len(other_messages(h)) == 2  # the person who pressed the button knows
 

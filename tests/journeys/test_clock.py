@@ -24,7 +24,7 @@ from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.anchors import EVERY
-from tests.agent.session.scripted import answer, call
+from tests.agent.session.scripted import answer, call, last_message
 from tests.every_tool import every_tool
 from tests.journeys.home import DONE, EPOCH, Home, Life, newest_message
 from tests.journeys.judging import read
@@ -379,7 +379,7 @@ async def test_a_repeated_call_of_a_task_is_asked_once(h: Home) -> None:
     h.settings["approvals"] = ApprovalSettings(wait=1.0)
 
     def think(request: ModelRequest) -> Completion:
-        done = isinstance(request.messages[-1], Results)
+        done = isinstance(last_message(request.messages), Results)
         return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
 
     h.think = think

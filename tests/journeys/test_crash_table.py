@@ -28,7 +28,7 @@ from elwood.foundation.sandbox.command import NoSandbox, Rung
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.storage.journal import JournalDamaged, Verified, is_sound, verify
-from tests.agent.session.scripted import Named, answer
+from tests.agent.session.scripted import Named, answer, last_message
 from tests.fake_models import Say
 from tests.fake_telegram import OWNER
 from tests.foundation.sandbox.scene import make_marker, sleeping_processes
@@ -142,7 +142,7 @@ async def test_cp_05_06_07_19_an_interrupted_request_is_repeated_from_the_log(
     """After the confirmed message or after a result, even if words were shown."""
 
     async def killed(request: ModelRequest) -> Completion:
-        if said == "hello" or isinstance(request.messages[-1], Results):
+        if said == "hello" or isinstance(last_message(request.messages), Results):
             while h.fake.unconfirmed or not h.fake.drafts:
                 h.show("A first part of")
                 await trio.sleep(1)

@@ -16,6 +16,7 @@ from elwood.agent.session.log.entries import (
     CallStarted,
     Delivered,
     Joined,
+    Noticed,
     Posted,
     Posting,
     Prompted,
@@ -83,6 +84,7 @@ async def test_one_tool_call(h: Home) -> None:
                 CallEnded("t1", "c0", "look", "ok", "saw there", "there"),
                 CallStarted("t1", "c1", "act", "once", "boldly"),
                 CallEnded("t1", "c1", "act", "ok", "acted on boldly", "boldly"),
+                Noticed("t1", told),
                 Said("t1", saying),
                 Replied(text=text, footer=footer),
                 Posting(),
@@ -96,7 +98,8 @@ async def test_one_tool_call(h: Home) -> None:
                 pytest.fail(f"another journey: {other}")
         assert h.effects.done == ["look there", "act boldly"]
         assert h.fake.texts(OWNER) == [f"{text}\n\n{footer}"]
-        assert not any(isinstance(message, Notice) for message in h.asked[-1].messages)
+        assert "✓ act boldly" in told
+        assert Notice(told) in h.asked[-1].messages
 
 
 async def test_a_fresh_installation(h: Home) -> None:

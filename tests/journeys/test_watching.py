@@ -10,7 +10,7 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.telegram.pacing import Pacing
-from tests.agent.session.scripted import Named, answer, call
+from tests.agent.session.scripted import Named, answer, call, last_message
 from tests.fake_telegram import OWNER
 from tests.journeys.home import Home
 
@@ -42,7 +42,7 @@ def at_work(h: Home) -> None:
             h.show("Let me run the tests now. ")
             await trio.sleep(0.3)
             return call(("c0", "work", '{"name": "make test"}'), text="Let me run the tests now.")
-        assert isinstance(request.messages[-1], Results)
+        assert isinstance(last_message(request.messages), Results)
         for words in ("All tests ", "All tests pass. ", "All tests pass. Nothing to mend. "):
             h.show(words)
             await trio.sleep(2)

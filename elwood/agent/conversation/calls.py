@@ -3,13 +3,16 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
 
 Effect = Literal["pure", "keyed", "probe", "once"]
+# What a tool does, as claims of an answer name it ("book": bookings, orders and payments).
+Deed = Literal["write", "delete", "send", "run", "plan", "remember", "book"]
+DEEDS: tuple[Deed, ...] = get_args(Deed)
 # `waiting` is not final: the call is kept, and runs when the owner allows it.
 Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
 # Answers of the owner: this once, for this conversation, always, this once and trust the content

@@ -352,6 +352,7 @@ def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[To
             timeout=180.0,
             target=lambda given: ", ".join([given.to, *map(escape_name, given.files)]),
             plan=talk.plan_message,
+            deeds=("send",),
         ),
         Tool(
             name="ask_user",
@@ -368,5 +369,6 @@ def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[To
             timeout=60.0,
             target=lambda given: one_line(given.question, 100),
             plan=plan_question,
+            deeds=("send",),
         ),
     )

@@ -12,7 +12,15 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.calls import Action, ApprovalScope, Effect, Outcome, Plan
+from elwood.agent.conversation.calls import (
+    DEEDS,
+    Action,
+    ApprovalScope,
+    Deed,
+    Effect,
+    Outcome,
+    Plan,
+)
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.route import Route
@@ -146,6 +154,8 @@ class Tool:
     policy: Word | None = None
     # Leaves the file that its target names.
     writes: bool = False
+    # What its calls do: the claims of an answer that a successful call supports.
+    deeds: tuple[Deed, ...] = DEEDS
     # Makes the words of its turn something that must not be kept.
     forgets: bool = False
     # The first line of its result describes the action better than its target does.

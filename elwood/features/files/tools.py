@@ -382,6 +382,7 @@ def writing_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             effect="keyed",
             target=lambda given: escape_name(given.path),
             plan=writer.plan_write,
+            deeds=("write",),
         ),
         Tool(
             name="edit_file",
@@ -397,5 +398,6 @@ def writing_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             effect="once",
             target=lambda given: escape_name(given.path),
             plan=writer.plan_edit,
+            deeds=("write", "delete"),
         ),
     )

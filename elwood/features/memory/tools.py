@@ -287,6 +287,7 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             timeout=30.0,
             target=lambda given: given.key,
             plan=plan_save,
+            deeds=("remember",),
         ),
         Tool(
             name="search_memory",
@@ -321,6 +322,7 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
             timeout=60.0,
             target=lambda given: ", ".join(given.keys),
             plan=notes.plan_forget,
+            deeds=("delete",),
             forgets=True,
         ),
     )

@@ -114,6 +114,7 @@ def tool(own: OwnConfig, keeper: OwnSettings) -> Tool:
         effect="keyed",
         target=lambda given: f"{'read' if given.text is None else 'change'} {AGENT_FILE}",
         plan=plan,
+        deeds=("write",),
     )
 
 

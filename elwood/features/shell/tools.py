@@ -14,7 +14,7 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import Plan, RunCommand
+from elwood.agent.conversation.calls import DEEDS, Plan, RunCommand
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.settings import PolicySettings
@@ -444,6 +444,8 @@ def tool(command: CommandTool) -> Tool:
         timeout=MAX_TIMEOUT + GRACE,
         target=lambda given: given.command,
         plan=command.examine,
+        # A sandbox has no network.
+        deeds=DEEDS if is_open else ("run", "write", "delete"),
         gives=PRIVATE,
         watched=lambda text: ShellCommand(text[2:]) if text.startswith("$ ") else None,
     )

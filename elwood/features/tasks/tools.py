@@ -418,6 +418,7 @@ def tools(
             timeout=30.0,
             target=lambda given: given.title,
             plan=tasks.plan_schedule,
+            deeds=("plan",),
             tells=True,
         ),
         Tool(
@@ -467,4 +468,5 @@ def _build_change_tool(tasks: TaskTools, verb: Verb, effect: Effect, description
         timeout=30.0,
         target=lambda given: given.task,
         plan=plan,
+        deeds=("plan", "delete"),
     )

@@ -5,8 +5,18 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Stop, Text, ToolCall, Usage
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Message,
+    Notice,
+    Stop,
+    Text,
+    ToolCall,
+    Usage,
+)
 from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.turn.turn import RECORDS
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 
 USAGE = Usage(10, 5)
@@ -111,3 +121,10 @@ class Effects:
             Tool("crash", "Crash.", Nothing, crash, risk="read", effect="pure", target=nothing),
             Tool("hang", "Hang.", Nothing, hang, risk="write", effect="once", target=nothing),
         )
+
+
+def last_message(messages: Sequence[Message]) -> Message:
+    """Return the last of *messages*, without the records after a round."""
+    head = RECORDS.partition("{")[0]
+    told = (isinstance(one, Notice) and one.text.startswith(head) for one in messages)
+    return [one for one, is_told in zip(messages, told, strict=True) if not is_told][-1]

@@ -110,7 +110,8 @@ async def test_an_approved_nested_write_runs() -> None:
 
 
 def turn_has_acted(scene: Scene) -> bool:
-    return scene.session.turn is not None and scene.session.turn.has_acted
+    receipts = scene.session.turn.receipts if scene.session.turn is not None else []
+    return any(one.outcome == "ok" and not one.looked for one in receipts)
 
 
 async def test_a_tool_survives_a_denied_nested_call() -> None:

@@ -269,11 +269,9 @@ async def test_the_model_is_reminded_of_the_receipts() -> None:
     await scene.finish()
 
     notices = [[m.text for m in r.messages if isinstance(m, Notice)] for r in scene.model.asked]
-    assert [len(told) for told in notices] == [0, 0, 1, 2]
-    first, second = notices[-1]
-    assert first.startswith("The reader will see these records below your answer")
-    assert [f"✓ act {n}" in first for n in range(3)] == [True, True, False]
-    assert [f"✓ act {n}" in second for n in range(3)] == [False, False, True]
+    assert [len(told) for told in notices] == [0, 1, 2, 3]
+    for n, told in enumerate(notices[-1]):  # each tells what is new, so the others stay cached
+        assert told == f"The reader will see these records below your answer:\n✓ act {n}"
 
 
 def call_look(number: int, begin: int = 0) -> Completion:
@@ -365,7 +363,8 @@ async def test_a_message_joins_after_the_tools() -> None:
         await scene.run()
 
     last: Sequence[object] = scene.model.asked[-1].messages
-    assert isinstance(last[-2], Results)
+    assert isinstance(last[-3], Results)
+    assert isinstance(last[-2], Notice)
     assert last[-1] == Human("[Thursday 1970-01-01 00:00 UTC]\nand this")
 
 

@@ -18,7 +18,7 @@ from elwood.app.main import FEATURES
 from elwood.features.mcp.settings import McpServers, ServerSettings, ToolRule
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
-from tests.agent.session.scripted import answer, call
+from tests.agent.session.scripted import answer, call, last_message
 from tests.journeys.home import short_folder
 from tests.line import Line, talking
 from tests.model_roles import asking
@@ -57,7 +57,7 @@ class Obedient:
     async def complete(self, request: ModelRequest, show: Callable[[Shown], None]) -> Completion:
         await trio.lowlevel.checkpoint()
         self.asked.append(request)
-        last = request.messages[-1]
+        last = last_message(request.messages)
         if isinstance(last, Results):
             return answer("\n".join(one.text for one in last.results))
         text = next(one.text for one in reversed(request.messages) if isinstance(one, Human))
@@ -89,7 +89,7 @@ class House:
         """Call *tool* in a turn; return its result, or the question to the owner."""
         self.model.asked.clear()
         said = await self.ask(f"call {tool} {json.dumps(arguments)}")
-        last = self.model.asked[-1].messages[-1]
+        last = last_message(self.model.asked[-1].messages)
         return last.results[0].text if isinstance(last, Results) else said
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from elwood.features.mcp.questions import ServerQuestion, answer_to, question
+from tests.agent.session.scripted import last_message
 from tests.features.mcp.fake_server import DO, ECHO
 from tests.features.mcp.house import House, fake, living
 
@@ -140,7 +141,7 @@ async def test_resources_and_prompts_are_read(tmp_path: Path) -> None:
             "read_resource", server="far"
         )
         await house.ask("/prompt fake weather city=Rome")
-        said = house.model.asked[-1].messages[-1]
+        said = last_message(house.model.asked[-1].messages)
         assert "Read the prompt weather of the MCP server fake with read_prompt" in str(said)
         assert "Its arguments are: city=Rome" in str(said)
 

@@ -278,7 +278,8 @@ class Commands:
                 said = f"I cannot answer that now: {completed.why}"
         self._beside = None
         text = f"{in_quotes(shorten(question, ASKED))}\n\n{core.redactor(shorten(said, MUCH))}"
-        return CommandAnswer(*with_receipts(text, Turn("", [received], 0)))
+        turn, deeds = Turn("", [received], 0), self._runner.get_deeds
+        return CommandAnswer(*with_receipts(text, turn, deeds, state.receipts))
 
     # --- permissions ---
 

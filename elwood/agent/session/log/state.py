@@ -356,7 +356,6 @@ class Session(Branch):
         turn.attempts = 0
         open_call.ended = entry
         turn.receipts.append(entry)
-        turn.has_acted = turn.has_acted or (acts and entry.outcome == "ok")
         turn.acted = turn.acted or entry.acted or entry.outcome == "unknown"
         self.taint.add(entry.label, entry.origin or entry.tool)
         if outer is not None:

@@ -115,7 +115,6 @@ class Turn(msgspec.Struct):
     cut: str = ""  # why parts that were left out have no summary
     left_out: int = 0  # calls beyond the limit, which were not run
     acted: bool = False  # something began that must not be repeated without asking
-    has_acted: bool = False  # a tool with an effect succeeded
     shown: int = 0  # number of inputs shown; the others wait for their files
 
     @property

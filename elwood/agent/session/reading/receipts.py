@@ -10,8 +10,10 @@ from elwood.foundation.text.lines import one_line
 # Heading of the block. `unsupported_claims` removes it from the model's text.
 HEAD = "— What I actually did —"
 NOTHING = "No tools were used for this answer."
-# Last line, below calls that only read, failed or wait.
-NOTHING_ELSE = "Nothing else."
+# Last line: clauses of the answer, in quotes, that claim an action without a receipt of its kind.
+NOT_VERIFIED = "Not verified: no record of {}"
+# Maximum number of these clauses; the rest is counted.
+MAX_CLAIMS = 3
 MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○", "waiting": "⏳"}
 UNDER_WAY = "…"
 WORDS = {
@@ -45,15 +47,15 @@ def activity(
     zone: tzinfo | None = None,
     *,
     numbered: bool = False,
-    unsupported: bool = False,
+    unsupported: Sequence[str] = (),
     left_out: int = 0,
 ) -> str:
     """List the calls of a turn for the footer of the reply: a line each, one for all reads.
 
     With a *zone* each line has its time; *numbered* calls can be opened in this chat.
-    *unsupported*: the reply claims an effect, and no tool with an effect succeeded; the list states
-    that. It also states that *left_out* calls were over the limit. The names of unknown tools and
-    the targets are the model's words: they can neither begin a line nor imitate a ruling.
+    *unsupported* are clauses of the reply that claim an action without a receipt of its kind. The
+    list also states that *left_out* calls were over the limit. The clauses, the names of unknown
+    tools and the targets are the model's words: they can neither begin a line nor imitate a ruling.
 
     >>> paid = CallEnded("t", "c", "pay", "failed", "", "rent", ruling="once")
     >>> print(activity([paid], left_out=9))
@@ -61,8 +63,8 @@ def activity(
     ✗ pay rent (failed) · allowed once by you
     ⛔ 9 more calls (too many, not run)
     """
-    if not receipts:
-        return f"{HEAD}\n{NOTHING}" if unsupported else ""
+    if not (receipts or unsupported):
+        return ""
     looks = {(one.looked, one.target) for one in receipts if one.looked and not one.ruling}
     looked = f"{MARKS['ok']} {_count_reads([kind for kind, _ in looks])}"
     alike: dict[str, list[CallEnded | CallRecord]] = {}
@@ -74,7 +76,7 @@ def activity(
         if len(looks) > 1 and receipt.looked and not receipt.ruling:
             line = looked
         alike.setdefault(line, []).append(receipt)
-    lines = []
+    lines = [] if receipts else [NOTHING]
     for line, found in alike.items():
         times = f" ({len(found)} times)" if len(found) > 1 and line != looked else ""
         at = found[-1].at if zone is not None else 0.0
@@ -91,7 +93,9 @@ def activity(
     if left_out:
         lines.append(f"{MARKS['denied']} {left_out} more calls (too many, not run)")
     if unsupported:
-        lines.append(NOTHING_ELSE)
+        more = len(unsupported) - MAX_CLAIMS
+        quoted = ", ".join(f"“{one.replace(DOT, '.')}”" for one in unsupported[:MAX_CLAIMS])
+        lines.append(NOT_VERIFIED.format(quoted + f" and {more} more" * (more > 0)))
     return "\n".join([HEAD, *lines])
 
 

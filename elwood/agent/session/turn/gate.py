@@ -18,7 +18,9 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.calls import (
+    DEEDS,
     CallRemote,
+    Deed,
     FetchUrl,
     Other,
     Outcome,
@@ -641,6 +643,10 @@ class Gate:
         if len(text) > limit:
             text = f"{text[:limit]}\n[cut: {len(text) - limit} more characters]"
         return text
+
+    def get_deeds(self, tool: str) -> tuple[Deed, ...]:
+        """Return what the calls of *tool* do: anything, if it is no longer known."""
+        return known.deeds if (known := self._tools.get(tool)) is not None else DEEDS
 
     def only_reads(self, call: ToolCall) -> bool:
         """Return True if *call* changes nothing, so that it may run concurrently and again."""

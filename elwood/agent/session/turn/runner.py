@@ -84,6 +84,7 @@ class TurnRunner:
         self._log = log_
         self._delivery = delivery
         self._gate = gate
+        self.get_deeds = gate.get_deeds
         self._extensions = extensions
         self._clock = core.clock
         self._settings = core.config.get(TurnSettings)
@@ -444,7 +445,8 @@ class TurnRunner:
 
         def add_receipts() -> tuple[str, str]:
             shown = self._core.redactor(text)
-            return with_receipts(shown, turn, self._clock.zone, numbered=opens)
+            earlier, zone = state.receipts, self._clock.zone
+            return with_receipts(shown, turn, self.get_deeds, earlier, zone, numbered=opens)
 
         beside = self._core.environment.blocking
         shown, footer = add_receipts() if len(text) <= MUCH else await beside(add_receipts)

@@ -13,6 +13,7 @@ from elwood.agent.conversation.message import (
     Assistant,
     Completion,
     Prompt,
+    Results,
     Text,
     ToolCall,
     Usage,
@@ -53,7 +54,7 @@ LEFT_OUT = "Only the first {1} of the {0} calls in your response were run: the l
 MAX_ALONE = 3_500
 CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
 NUDGE = "You ended without any text. Describe the result in a sentence or two."
-# Notice for the model before it writes an answer after several rounds.
+# Notice for the model after each round, before it may write its answer.
 RECORDS = "The reader will see these records below your answer:\n{}"
 REFUSED = (
     "The model rejected our conversation: {}\n\nI left nothing out of it. /undo takes back your "
@@ -113,6 +114,7 @@ class TurnRun:
             await self.log.stage(entries.Prompted(self.prompt))
         if turn.calls:
             await self.gate.perform()
+        await self._list_records()  # a crash may have lost them
         while True:
             if self.renew is not None and opened != self.log.state.opened.keys():
                 opened, self.prompt = {*self.log.state.opened}, await self.renew()
@@ -173,11 +175,7 @@ class TurnRun:
                 await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
                 await self.gate.perform()
-                if turn.rounds > 1:  # the results of the first round are in view
-                    told = activity(turn.receipts[self._listed :], self.clock.zone)
-                    self._listed = len(turn.receipts)
-                    told = told.removeprefix(HEAD).strip()
-                    await self.log.stage(entries.Noticed(turn.id, RECORDS.format(told)))
+                await self._list_records()
                 if run < given:
                     await self.log.stage(entries.Noticed(turn.id, LEFT_OUT.format(given, run)))
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
@@ -221,6 +219,15 @@ class TurnRun:
                 self._nudged = True  # LLM-22
                 await self.log.stage(entries.Noticed(turn.id, NUDGE))
         return None
+
+    async def _list_records(self) -> None:
+        """Tell the model what its last calls did, if it has only their results."""
+        turn, path = self._turn, self.log.state.path
+        if path and isinstance(path[-1].message, Results):
+            told = activity(turn.receipts[self._listed :], self.clock.zone)
+            told = told.removeprefix(HEAD).strip()
+            await self.log.stage(entries.Noticed(turn.id, RECORDS.format(told)))
+        self._listed = len(turn.receipts)
 
     def _build_result(self, completion: Completion, text: str) -> TurnResult:
         entry = self._entry(completion, _first_calls(completion.message, 0))

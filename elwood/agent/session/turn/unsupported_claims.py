@@ -4,8 +4,9 @@ The activity block below an answer is made from receipts and begins with a head 
 model's text that looks like this head gets a prefix; without a head nothing is a receipt. The check
 works on the visible text, without Markdown, invisible characters, entities, or other alphabets.
 
-Claims are not judged. If nothing was done, the block below an answer that sounds otherwise says so
-(`receipts.activity`). That is a fact, so it is true even if the text was misunderstood.
+A clause that sounds like an action is compared with the receipts: each tool declares what it does.
+Without a receipt of that kind the block names the clause as not verified. That is a fact about the
+records, so it is true even if the text was misunderstood.
 """
 
 # ruff: noqa: RUF001, RUF002 -- characters that look like others are what this module is about
@@ -13,16 +14,21 @@ Claims are not judged. If nothing was done, the block below an answer that sound
 import re
 import tomllib
 import unicodedata
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import tzinfo
 from functools import cache, lru_cache
+from itertools import chain, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
 
+from elwood.agent.conversation.calls import DEEDS, Deed
+from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.foundation.text.characters import clean, unescape_entities
+from elwood.foundation.text.lines import one_line
 
 NOT_OURS = "(not from my records) "
 # Letters of other alphabets that look like Latin ones.
@@ -44,8 +50,9 @@ _GAP = r"[\W_]*"
 _HEAD = re.compile(
     f"{_GAP}{_GAP.join(HEAD.strip('— ').lower().split())}(?P<gap>{_GAP})(?P<rest>.?)"
 )
-# Words of a clause that may end with a word for a deed without an actor: "Mail sent".
-SHORT = 4
+# Words of a clause that may end with a word for a deed without an actor: "The mail is sent". Fewer
+# in a part of a clause, and if the clause may report what was read: "Bob has paid".
+SHORT, SHORTER = 4, 2
 # Code, block quotes and quotations: other people's words. Blank lines are matched together so that
 # they are skipped: separately, each would be searched for a block quote to the end of the text.
 _QUOTED = (
@@ -56,7 +63,13 @@ _QUOTATION_ENDS = '”“»"'
 # Opening marks without a closing mark become marks that open nothing.
 _UNCLOSED = str.maketrans("„«", "‹‹")
 _SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=[^\S\n]*(?:[-*#\n]|\d+[.)]))"
-_CLAUSE = re.compile(r"(?<![,;:()–—])[,;:()–—]++(?:\s|$)")
+# A conjunction between two actions of one sentence, and the end of a clause.
+_AND = r"(?:and|und|et|och|og|y|и|&)(?:\s(?:then|also|dann|auch))?(?=\s)"
+_CLAUSE = re.compile(rf"(?<![,;:()–—])[,;:()–—]++(?:\s{_AND}|(?=\s|$))|\s({_AND})", re.I)
+_NOTHING: Set[str] = frozenset()
+# Markup around a clause, and the maximum of its characters in the block.
+_AROUND = " \t\n*_#>[].!-✅"
+MAX_QUOTED = 60
 # Separates sentences that are folded together. No text contains it, and no entity becomes one.
 _END = "\x1f"
 _PLAIN = str.maketrans({"\u2019": "'", "_": " "})
@@ -65,48 +78,74 @@ _WORD = re.compile(r"[\w-]++(?:(?<=\w)'\w+)?")
 
 
 def with_receipts(
-    text: str, turn: Turn, zone: tzinfo | None = None, *, numbered: bool = False
+    text: str,
+    turn: Turn,
+    deeds: Callable[[str], Sequence[Deed]] = lambda tool: DEEDS,
+    earlier: Sequence[CallEnded] = (),
+    zone: tzinfo | None = None,
+    *,
+    numbered: bool = False,
 ) -> tuple[str, str]:
     """Return the text of an answer that may be delivered, and the block of records below it.
 
-    *zone* and *numbered* are as in `activity`.
+    *deeds* returns what a tool does; *earlier* are older receipts of the conversation. *zone* and
+    *numbered* are as in `activity`.
     """
     text = neutralise(text)
-    looked = any(receipt.outcome == "ok" for receipt in turn.receipts)
-    unsupported = not turn.has_acted and speaks_of_deeds(text, looked=looked)
+    now, before = _kinds_of(turn.receipts, deeds), _kinds_of(earlier, deeds)
+    has_read = any(receipt.looked for receipt in turn.receipts)
+    unsupported = find_unsupported(text, now, before, has_read=has_read)
+    if turn.bounds is not None and turn.bounds.tool:
+        unsupported = []  # the text is the result of its only call
     return text, activity(
         turn.receipts, zone, numbered=numbered, unsupported=unsupported, left_out=turn.left_out
     )
 
 
-def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
-    """Return True if *text* sounds as if something was done; *looked* if something was looked up.
+def _kinds_of(
+    receipts: Sequence[CallEnded], deeds: Callable[[str], Sequence[Deed]]
+) -> frozenset[str]:
+    """Return the keys of the lists of words that *receipts* support."""
+    ok = [one for one in receipts if one.outcome == "ok"]
+    does = [("read",) if one.looked else ("done", *deeds(one.tool)) for one in ok]
+    return frozenset(chain(("looked",) * bool(ok), *does))
 
-    Questions do not count, nor sentences that end in a colon: the result follows.
+
+def find_unsupported(
+    text: str, now: Set[str] = _NOTHING, earlier: Set[str] = _NOTHING, *, has_read: bool = False
+) -> list[str]:
+    """Return the clauses of *text* that claim an action without a record of its kind.
+
+    *now* and *earlier* are the kinds of the records of the turn and of the conversation. Questions
+    do not count, nor sentences that end in a colon: the result follows. If the turn *has_read*
+    something, statements without the writer are reports of it.
     """
     sentences = re.split(_SENTENCE, _without_quotations(text.replace(_END, " ")))
     folded = fold(_END.join(sentences)).translate(_PLAIN)
     known = frozenset(_find_words(folded))
-    deeds = [(one, one.find_deeds(known), one.find_phrases(folded)) for one in _all_words()]
     # Most text has no deed, and few sentences of other text do: only those are analysed.
-    deeds = [(one, words, phrases) for one, words, phrases in deeds if words or phrases]
-    if not deeds:
-        return False
-    for sentence, seen in zip(sentences, folded.split(_END), strict=True):
+    languages = [one for one in _all_words() if one.has_deeds(known, folded)]
+    found = dict[str, None]()
+    for sentence, seen in zip(sentences, folded.split(_END) if languages else (), strict=False):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
             continue
-        spoken = _find_words(seen)
-        languages = [
-            one
-            for one, words, phrases in deeds
-            if not words.isdisjoint(spoken) or any(phrase in seen for phrase in phrases)
-        ]
-        if not languages:
-            continue
-        clauses = [(part, _find_words(part)) for part in _CLAUSE.split(seen)]
-        if any(_is_claim(language, clauses, looked) for language in languages):
-            return True
-    return False
+        spoken = frozenset(_find_words(seen))
+        for language in languages:
+            if language.has_deeds(spoken, seen):
+                records = now | earlier if spoken & language.past else now
+                clauses = _split_clauses(sentence)
+                found |= dict.fromkeys(_find_claims(language, clauses, records, has_read))
+    return list(found)
+
+
+def _split_clauses(sentence: str) -> list[tuple[str, bool]]:
+    """Return the clauses of *sentence*; True for one that a conjunction joins to the previous one.
+
+    >>> _split_clauses("I wrote it, then sent it and left.")
+    [('I wrote it', False), (' then sent it', False), (' left.', True)]
+    """
+    pieces = _CLAUSE.split(sentence)
+    return list(zip(pieces[::2], [False, *map(bool, pieces[1::2])], strict=True))
 
 
 def _without_quotations(text: str) -> str:
@@ -126,22 +165,36 @@ def _find_words(text: str) -> list[str]:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """Words of one language of the file, folded as answers are; *stems* begin words."""
+    """Words of one language of the file, folded as answers are.
+
+    *deeds*, *stems* (beginnings of words) and *phrases* have the kinds of records that support
+    them.
+    """
 
     own: frozenset[str]
-    done: frozenset[str]
-    stems: tuple[str, ...]
-    looked: frozenset[str]
-    phrases: tuple[str, ...]
+    about: frozenset[str]
+    past: frozenset[str]
     unless: frozenset[str]
+    starts: tuple[str, ...]  # the stems
+    deeds: Mapping[str, Set[str]]
+    stems: Mapping[str, Set[str]]
+    phrases: Mapping[str, Set[str]]
 
-    def find_deeds(self, words: Set[str]) -> frozenset[str]:
-        """Return those of *words* that describe a deed."""
-        stems = (word for word in words if word.startswith(self.stems))
-        return frozenset([*(words & self.done), *(words & self.looked), *stems])
+    def kinds_of(self, word: str) -> Set[str]:
+        """Return the kinds of records that support *word*; none if it is not a deed."""
+        if word in self.deeds or not word.startswith(self.starts):
+            return self.deeds.get(word, frozenset())
+        return next(kinds for stem, kinds in self.stems.items() if word.startswith(stem))
 
-    def find_phrases(self, text: str) -> tuple[str, ...]:
-        return tuple(phrase for phrase in self.phrases if phrase in text)
+    def has_deeds(self, words: Set[str], text: str) -> bool:
+        return any(map(self.kinds_of, words)) or any(phrase in text for phrase in self.phrases)
+
+    def find_phrase(self, text: str) -> Set[str]:
+        """Return the kinds of records that support the first phrase in *text*, if it is real."""
+        found = [(text.find(phrase), kinds) for phrase, kinds in self.phrases.items()]
+        found = [one for one in found if one[0] >= 0]
+        at, kinds = min(found, key=itemgetter(0), default=(0, _NOTHING))
+        return _NOTHING if any(map(self.makes_unreal, _find_words(text[:at]))) else kinds
 
     def makes_unreal(self, word: str) -> bool:
         return word.endswith("n't") or word in self.unless
@@ -154,40 +207,54 @@ def _all_words() -> Sequence[_Words]:
 
 
 def _words(language: dict[str, str]) -> _Words:
-    words = {key: frozenset(fold(text).split()) for key, text in language.items()}
-    done = words.get("done", frozenset())
-    phrases = "".join(language.get("phrases", "").splitlines()).split("|")
-    return _Words(
-        words.get("own", frozenset()),
-        frozenset(word for word in done if not word.endswith("-")),
-        tuple(word[:-1] for word in done if word.endswith("-")),
-        words.get("looked", frozenset()),
-        tuple(fold(phrase) for phrase in phrases if phrase),
-        words.get("unless", frozenset()),
+    own, about, past, unless = (
+        frozenset(fold(language.pop(key, "")).split()) for key in ("own", "about", "past", "unless")
     )
+    listed = {kind: text.split() for kind, text in language.items() if kind != "phrases"}
+    phrases = "".join(language.get("phrases", "").splitlines()).split("|")
+    listed.setdefault("done", []).extend(f"_{phrase}_" for phrase in phrases if phrase)
+    words, stems, said = (dict[str, set[str]]() for _ in range(3))
+    for kind, given in listed.items():
+        for word in map(fold, given):
+            place = said if "_" in word else stems if word.endswith("-") else words
+            key = word.strip("_").rstrip("-").translate(_PLAIN)
+            place.setdefault(key, set()).add(kind)
+    return _Words(own, about, past, unless, tuple(stems), words, stems, said)
 
 
-def _is_claim(language: _Words, clauses: Sequence[tuple[str, list[str]]], looked: bool) -> bool:
-    """Return True if a sentence of *clauses*, with their words, says that something was done.
+def _find_claims(
+    language: _Words, clauses: Sequence[tuple[str, bool]], records: Set[str], has_read: bool
+) -> Iterator[str]:
+    """Yield those of the *clauses* of a sentence that claim an action without a record.
 
     A word before a deed may make it unreal: "I have not sent it".
     """
-    for clause, words in clauses:
-        for phrase in language.phrases:
-            head, found, _ = clause.partition(phrase)
-            if found and not any(map(language.makes_unreal, _find_words(head))):
-                return True
-        is_own = False  # whether an actor was named
+    names = language.own if has_read else language.own | language.about
+    is_own = has_claim = False  # whether an actor was named; whether the sentence had a claim
+    for (clause, joins), (_, continues) in pairwise([*clauses, ("", False)]):
+        short = SHORTER if has_read or continues else SHORT
+        seen = fold(clause).translate(_PLAIN)
+        words = _find_words(seen)
+        is_own = is_own and joins
+        stands_alone = has_claim or is_own or not joins
+        is_real = True
+        claimed = [kinds] if (kinds := language.find_phrase(seen)) else []
+        own = _NOTHING if claimed else names
         for place, word in enumerate(words):
-            told = word in language.done or word.startswith(language.stems)
-            told = told or (word in language.looked and not looked)
-            is_last = place == len(words) - 1 and len(words) <= SHORT
-            if told and (is_own or is_last or not place):
-                return True
+            kinds = language.kinds_of(word)
+            is_last = place == len(words) - 1 and len(words) <= short
+            if kinds and (is_own or (stands_alone and (is_last or not place))):
+                is_own = False
+                claimed.append(kinds)
             if language.makes_unreal(word):
-                return False  # the rest of the sentence is unreal too
-            is_own = is_own or word in language.own
-    return False
+                is_real = False
+                break
+            is_own = is_own or word in own
+        has_claim = has_claim or bool(claimed)
+        if any(map(records.isdisjoint, claimed)):
+            yield one_line(clause.strip(_AROUND), MAX_QUOTED)
+        if not is_real:
+            return  # the rest of the sentence is unreal too
 
 
 def neutralise(text: str) -> str:
