@@ -55,6 +55,7 @@ from elwood.agent.tools.tool import ToolFailure
 from elwood.app.config.load import load_own
 from elwood.app.config.toml_file import ConfigErrors, parse_toml
 from elwood.features.console import drawing
+from elwood.features.console.settings import ConsoleSettings, choose_colors
 from elwood.features.daily_notes import notes
 from elwood.features.mcp import adding, definitions, questions, results
 from elwood.features.mcp.settings import is_unpinned
@@ -265,6 +266,7 @@ CALLS: dict[str, Called] = {
     "agent.session.log.branch.find_own_words": lambda t: find_own_words(t, [said_by(t)]),
     "agent.session.log.turns.get_answer": lambda t: turns.get_answer(turn_of(t), t, failed=False),
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
+    "features.console.settings.choose_colors": lambda t: choose_colors(ConsoleSettings(), t),
     "agent.session.reading.tree.answer_tree": lambda t: answer_tree(ONE_TURN, t, UTC, t, str),
     "agent.session.reading.render.list_receipts": lambda t: render.list_receipts([], t, UTC),
     "agent.session.reading.render.tool_listing": lambda t: render.tool_listing({}, t, [], UTC),

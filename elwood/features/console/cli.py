@@ -18,6 +18,7 @@ import msgspec
 from elwood.agent.channels import frames
 from elwood.agent.feature import collect_reserved_sessions
 from elwood.features.console import client
+from elwood.features.console.settings import ConsoleSettings
 from elwood.foundation.command_line import FAILURE, OK, USAGE, CliFailure
 from elwood.foundation.net.control import ServiceUnreachable, ask
 from elwood.foundation.settings import Config, Paths
@@ -118,6 +119,7 @@ def _find_screen(config: Config, note: str = "", *, watches: bool = False) -> Fr
     except ImportError:
         return None
     how = {"history": config.get(Paths).state / "history", "note": note, "watches": watches}
+    how["settings"] = config.get(ConsoleSettings)
     return lambda connection, name, commands: int(
         sit(connection, session=name, commands=list(commands.items()), **how)
     )

@@ -1,6 +1,6 @@
 """Draw messages for a terminal: lines of styled text, at most of a given width.
 
-Only the sixteen colours of the terminal's theme are used, so light and dark themes work.  All text
+Colors are named as in the terminal's palette; the screen chooses how each is shown.  All text
 from outside is made printable here, before other code parses it.
 """
 
@@ -34,6 +34,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from elwood.agent.channels.frames import Choice, HeardElsewhere, Message
+from elwood.features.console.settings import COLORS
 from elwood.foundation.text.characters import printable
 from elwood.foundation.text.lines import clip, one_line
 from elwood.foundation.text.markdown import MAX_MARKDOWN
@@ -60,7 +61,6 @@ NUMBERS = "123456789"
 DIM, BOLD = Style(dim=True), Style(bold=True)
 ACCENT, ASKS = Style(color="cyan"), Style(color="yellow")
 
-_COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray"]
 _THEME = Theme(
     {
         **dict.fromkeys(["markdown.h2", "markdown.h3", "markdown.table.header"], "bold"),
@@ -429,5 +429,5 @@ def _style_names(style: Style | None) -> str:
     on = ("bold", "dim", "italic", "underline", "strike", "reverse")
     names = [name for name in on if getattr(style, name)]
     if style.color and style.color.number is not None:
-        names.append(f"fg:ansi{_COLOURS[style.color.number % 8]}")
+        names.append(f"class:{COLORS[style.color.number % 8]}")
     return " ".join(names)

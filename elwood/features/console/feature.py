@@ -35,6 +35,7 @@ FEATURE = Feature(
     name="console",
     build=import_lazily("elwood.features.console.parts", "join"),
     cli=(WATCH,),
+    settings=("elwood.features.console.settings:ConsoleSettings",),
     owner=lambda config: "console",
     is_channel=True,
 )

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import assert_never
@@ -41,6 +41,7 @@ from elwood.features.console.editing import (
     PersistentHistory,
     find_files,
 )
+from elwood.features.console.settings import ConsoleSettings, choose_colors
 from elwood.features.console.view import (
     Action,
     AddToHistory,
@@ -66,15 +67,20 @@ MAX_UNSENT = 4 * frames.MAX_FRAME
 # Rows of the input, and of its completions.
 INPUT_ROWS, MENU_ROWS = 8, 6
 _PLAIN = "noreverse bg:default fg:default"
-_STYLE = Style(
-    [
-        ("completion-menu", _PLAIN),
-        ("completion-menu.completion", _PLAIN),
-        ("completion-menu.completion.current", "noreverse bg:default fg:ansicyan bold"),
-        ("completion-menu.meta.completion", f"{_PLAIN} dim"),
-        ("completion-menu.meta.completion.current", _PLAIN),
-    ]
-)
+
+
+def build_style(colors: Mapping[str, str]) -> Style:
+    """Build the style of the screen, with a class for each of *colors*."""
+    return Style(
+        [
+            ("completion-menu", _PLAIN),
+            ("completion-menu.completion", _PLAIN),
+            ("completion-menu.completion.current", f"noreverse bg:default {colors['cyan']} bold"),
+            ("completion-menu.meta.completion", f"{_PLAIN} dim"),
+            ("completion-menu.meta.completion.current", _PLAIN),
+            *((name, f"fg:{color}") for name, color in colors.items()),
+        ]
+    )
 
 
 def sit(
@@ -85,13 +91,15 @@ def sit(
     commands: Sequence[tuple[str, str]] = (),
     note: str = "",
     watches: bool = False,
+    settings: ConsoleSettings | None = None,
 ) -> int:
     """Talk over an attached *connection* until Ctrl-D, ``/quit`` or the end of Elwood.
 
     *commands* have descriptions for the completion; *note* is printed first.  With *watches* there
     is no input.  Return an exit code.  The terminal is always restored.
     """
-    screen = _Screen(session, history, commands, watches)
+    colors = choose_colors(settings or ConsoleSettings(), os.environ.get("COLORFGBG", ""))
+    screen = _Screen(session, history, commands, watches, colors)
     return asyncio.run(screen.run(connection, note))
 
 
@@ -99,7 +107,12 @@ class _Screen:
     """Connect the view of one conversation with the terminal and the socket."""
 
     def __init__(
-        self, session: str, history: Path, commands: Sequence[tuple[str, str]], watches: bool
+        self,
+        session: str,
+        history: Path,
+        commands: Sequence[tuple[str, str]],
+        watches: bool,
+        colors: Mapping[str, str],
     ) -> None:
         self._view = ConversationView(session, lambda: secrets.token_hex(8), watches=watches)
         self._gone = GONE.format(session)
@@ -150,14 +163,15 @@ class _Screen:
         if isinstance(output, Vt100_Output):
             # The terminal's response to a cursor query could arrive after we have stopped reading.
             output.enable_cpr = False
-        has_colour = not os.environ.get("NO_COLOR")
+        is_own = any(color.startswith("#") for color in colors.values())
+        depth = ColorDepth.DEPTH_8_BIT if is_own else ColorDepth.DEPTH_4_BIT
         self._app: Application[int] = Application(
             layout=layout.Layout(
                 layout.HSplit(rows, align=layout.VerticalAlign.TOP), None if watches else control
             ),
             key_bindings=self._keys(),
-            style=_STYLE,
-            color_depth=ColorDepth.DEPTH_4_BIT if has_colour else ColorDepth.DEPTH_1_BIT,
+            style=build_style(colors),
+            color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else depth,
             erase_when_done=True,
             before_render=lambda _: self._fit(),
         )
@@ -308,7 +322,7 @@ class _Screen:
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:
             return [("", "  ")]
-        return [("fg:ansicyan bold", self._view.prompt)]
+        return [("class:cyan bold", self._view.prompt)]
 
     def _bottom(self) -> StyleAndTextTuples:
         return [("dim", self._view.bottom(self._size().columns))]

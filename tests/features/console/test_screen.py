@@ -1,6 +1,7 @@
 """Keys at the terminal: offline, through a pipe, and at a real terminal, which is restored."""
 
 import fcntl
+import io
 import math
 import os
 import pty
@@ -21,8 +22,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
-from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.output import DummyOutput, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from elwood.agent.channels.frames import (
     MAX_FRAME,
@@ -43,6 +46,7 @@ from elwood.agent.channels.frames import (
 from elwood.features.console import view
 from elwood.features.console.client import GONE
 from elwood.features.console.screen import sit
+from elwood.features.console.settings import ConsoleSettings
 from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedApp
 
 CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x03", "\x04", "\x1b", "\r", "\t"
@@ -78,15 +82,26 @@ def pasted(text: str) -> str:
 
 
 @contextmanager
-def sitting(history: Path, *, watches: bool = False) -> Iterator[Table]:
+def sitting(
+    history: Path,
+    *,
+    watches: bool = False,
+    output: Output | None = None,
+    settings: ConsoleSettings | None = None,
+) -> Iterator[Table]:
     here, there = socket.socketpair()
     with create_pipe_input() as keys:
         table = Table(keys, PlayedApp(there))
 
         def run() -> None:
-            with create_app_session(input=keys, output=DummyOutput()):
+            with create_app_session(input=keys, output=output or DummyOutput()):
                 code = sit(
-                    here, session="main", history=history, commands=COMMANDS, watches=watches
+                    here,
+                    session="main",
+                    history=history,
+                    commands=COMMANDS,
+                    watches=watches,
+                    settings=settings,
                 )
                 table.codes.append(code)
 
@@ -99,6 +114,39 @@ def sitting(history: Path, *, watches: bool = False) -> Iterator[Table]:
             table.thread.join(PATIENCE)
     assert not table.thread.is_alive()
     assert len(table.codes) == 1, "it ended by an exception"
+
+
+@pytest.mark.parametrize(
+    ("environ", "settings", "color"),
+    [
+        ({}, ConsoleSettings(), "36;1m"),
+        ({"COLORFGBG": "15;0"}, ConsoleSettings(), "36;1m"),
+        ({"COLORFGBG": "0;default;15"}, ConsoleSettings(), "34;1m"),
+        ({"COLORFGBG": "0;15"}, ConsoleSettings(theme="dark"), "36;1m"),
+        ({}, ConsoleSettings(theme="light"), "34;1m"),
+        ({}, ConsoleSettings(theme="light", colors={"cyan": "#ff0000"}), "38;5;196;1m"),
+        ({"NO_COLOR": "1"}, ConsoleSettings(colors={"cyan": "#ff0000"}), "1m"),
+    ],
+)
+def test_the_theme_fits_the_background(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
+    settings: ConsoleSettings,
+    color: str,
+) -> None:
+    for name in ("NO_COLOR", "COLORFGBG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    written = io.StringIO()
+    output = Vt100_Output(written, lambda: Size(24, 80), term="xterm", enable_cpr=False)
+    with sitting(tmp_path / "history", output=output, settings=settings) as table:
+        table.type(f"one{ENTER}")
+        table.receive()
+        table.type(CTRL_D)
+    prompt = [one for one in re.findall(r"\x1b\[([0-9;]*m)> ", written.getvalue()) if one != "0m"]
+    assert {one.removeprefix("0;") for one in prompt} == {color}
 
 
 def test_typed_lines_are_sent_and_stored_in_the_history(tmp_path: Path) -> None:
