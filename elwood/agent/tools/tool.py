@@ -169,8 +169,8 @@ class Tool:
     # Find the coverage of a permission if *plan* does not include it; called only to ask the owner.
     scope: Callable[[Any, ToolContext], Awaitable[ApprovalScope | None]] | None = None
     # When it is in the prompt: always; only with few tools, or once a search found it; only with
-    # many, as the search does.
-    shown: Literal["always", "few", "many"] = "always"
+    # many, as the search does; never, as its calls only explain why it is off.
+    shown: Literal["always", "few", "many", "never"] = "always"
     # Stop remote work of a call when its turn is stopped; None: the result is unknown.
     stop: Callable[[ToolContext], Awaitable[Output | None]] | None = None
 

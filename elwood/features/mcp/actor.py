@@ -6,7 +6,7 @@ with a growing delay; after too many crashes only the owner can start it again.
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, assert_never
@@ -16,9 +16,11 @@ import trio
 from elwood.features.mcp.definitions import Offer, ToolDefinition, compare, describe_tool, review
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import (
+    LOGIN,
     CallDone,
     CallFailed,
     CallTool,
+    NeedsLogin,
     NoAnswer,
     NotConnected,
     ReadPrompt,
@@ -73,12 +75,14 @@ RELIST = 30.0
 TO_SAY_WHAT = 2.0
 # Seconds in which a server must list its tools after a call was cancelled.
 SIGN_OF_LIFE = 10.0
+# Seconds until a restart for which a call waits.
+SOON = 3.0
 # Seconds between two measurements of a server's memory.
 LOOK_EVERY = 60.0
 # Seconds for the owner to answer a server's question; the call has its own limit.
 TO_ANSWER = 300.0
-# Characters of an error description.
-MAX_ERROR = 300
+# Characters of an error description, and lines of error output in the status.
+MAX_ERROR, MAX_LINES = 300, 3
 
 Connect = Callable[
     [bool, Callable[[], object], Callable[[Block], Awaitable[Block]]],
@@ -91,10 +95,11 @@ third when the server asks something."""
 class McpServer:
     """Actor of the server *name*.
 
-    *connect* opens a connection, *show* publishes the tools to the model, *keep* writes the files
-    of a result into the workspace and returns its text, *tell* sends a message with command buttons
-    to the owner, *rss* returns the bytes of memory of its processes, *errors* holds the end of its
-    stderr.
+    *connect* opens a connection, *show* publishes the tools to the model, with the reason why each
+    of the others is off, *keep* writes the files of a result into the workspace and returns its
+    text, *tell* sends a message with command buttons to the owner, *rss* returns the bytes of
+    memory of its processes, *errors* holds the end of its stderr, *note_trouble* stores why the
+    owner must act ("" if not).
     """
 
     def __init__(
@@ -104,12 +109,13 @@ class McpServer:
         store: ServerStore,
         *,
         connect: Connect,
-        show: Callable[[Sequence[ToolDefinition]], object],
+        show: Callable[[Sequence[ToolDefinition], Mapping[str, str]], object],
         keep: Callable[[Rendered], Awaitable[str]],
         tell: Callable[[str, Sequence[str]], Awaitable[bool]],
         rss: Callable[[], int],
         blocking: Blocking,
         errors: LastWords,
+        note_trouble: Callable[[str], object],
     ) -> None:
         self.name = name
         self._settings = settings
@@ -121,6 +127,7 @@ class McpServer:
         self._rss = rss
         self._blocking = blocking
         self._errors = errors
+        self._note_trouble = note_trouble
         self._book = ServerBook()
         self._offer: Offer | None = None
         self._offered: Sequence[ToolDefinition] = ()
@@ -128,6 +135,7 @@ class McpServer:
         self._state: State = "idle"
         self._why = ""
         self._crashes: list[float] = []
+        self._restart_at = -math.inf
         self._restarts = self._used = self._size = 0
         self._legacy = False
         self._last_call = -math.inf
@@ -170,7 +178,7 @@ class McpServer:
 
     async def _keep_connected(self, nursery: trio.Nursery) -> None:
         while True:
-            while self._state in ("off", "parked") or not self._is_wanted:
+            while self._state in ("off", "parked", "login") or not self._is_wanted:
                 await self._changed.wait()
             with trio.CancelScope() as self._scope:
                 self._set_state("starting")
@@ -180,12 +188,15 @@ class McpServer:
                 if error is None:
                     self._set_state("idle")
                 elif (delay := self._record_crash(error)) is None:
-                    words = (
-                        f"The MCP server {self.name} keeps failing, so I stopped trying: "
-                        f"{self._why}. Type /mcp restart {self.name} to start it again."
-                    )
+                    words = f"The MCP server {self.name} {self._state_text}."
+                    if self._state == "parked":
+                        words = (
+                            f"The MCP server {self.name} keeps failing, so I stopped trying: "
+                            f"{self._why}. Type /mcp restart {self.name} to start it again."
+                        )
                     nursery.start_soon(self._tell, words, (f"/mcp restart {self.name}",))
                 else:
+                    self._restart_at = trio.current_time() + delay
                     await trio.sleep(delay)
 
     def _record_crash(self, error: Exception) -> float | None:
@@ -193,6 +204,9 @@ class McpServer:
         self._why = one_line(_explain(error, self._errors.last(), self._settings), MAX_ERROR)
         extra = {"server": self.name, "why": self._why, "error": describe(error)}
         log.warning("MCP server failed", extra=extra)
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(NeedsLogin) is not None:
+            self._set_state("login")
+            return None
         policy = POLICY
         if self._settings.url:  # a remote server may recover, and retrying costs nothing
             policy = REMOTE_POLICY
@@ -314,7 +328,12 @@ class McpServer:
         tools = list(self._book.accepted.values())
         if self._offer is not None:
             tools = list(self._offer.usable)
-        self._show(() if self._book.off else tools)
+        tools = [] if self._book.off else tools
+        why = "has changed or is no longer offered"
+        if self._book.off:
+            why = f"is off, like all tools of {self.name}"
+        gone = [one for name, one in self._book.accepted.items() if one not in tools]
+        self._show(tools, {tool.name: why for tool in gone})
 
     # --- calls --------------------------------------------------------------------------------
 
@@ -363,8 +382,10 @@ class McpServer:
             self._is_wanted = True
             self._changed.give()
         while (connection := self._connection) is None:
-            if self._state in ("off", "parked") or (self._state == "waiting" and not patient):
-                return CallFailed(f"the MCP server {self.name} is {self._state_text}")
+            left = self._restart_at - trio.current_time()
+            is_away = self._state == "waiting" and not patient and left > SOON
+            if is_away or self._state in ("off", "parked", "login"):
+                return CallFailed(f"the MCP server {self.name} {self._describe_state()}")
             await self._changed.wait()
         return connection
 
@@ -455,6 +476,7 @@ class McpServer:
 
     def _set_state(self, state: State) -> None:
         self._state = state
+        self._note_trouble(self._trouble)
         self._changed.give()
 
     @property
@@ -467,7 +489,19 @@ class McpServer:
             "ready": "ready",
             "waiting": f"not running (retrying): {self._why}",
             "parked": f"stopped (not retrying): {self._why}",
+            "login": LOGIN.format(self.name),
         }[self._state]
+
+    def _describe_state(self) -> str:
+        return f"{'' if self._state == 'login' else 'is '}{self._state_text}"
+
+    @property
+    def _trouble(self) -> str:
+        """Why only the owner can start the server again, with its last error output; "" if not."""
+        if self._state not in ("parked", "login"):
+            return ""
+        lines = (one_line(line, MAX_ERROR) for line in self._errors.text.splitlines()[-MAX_LINES:])
+        return "\n".join((f"MCP server {self.name} {self._describe_state()}", *lines))
 
     def _summarize(self) -> str:
         parts = [self._state_text]
@@ -486,7 +520,7 @@ class McpServer:
             )
         if self._restarts:
             parts.append(f"restarts: {self._restarts}")
-        if self._why and self._state not in ("waiting", "parked"):
+        if self._why and self._state not in ("waiting", "parked", "login"):
             parts.append(f"last error: {self._why}")
         return "; ".join([*parts, *self._calls.values()])
 
@@ -560,7 +594,9 @@ class McpServer:
             self._compare()
         offer = self._offer
         if offer is None:
-            return Steered(f"{self.name} has not listed its tools yet. It is {self._state_text}.")
+            return Steered(
+                f"{self.name} has not listed its tools yet. It {self._describe_state()}."
+            )
         if not offer.waiting:
             return Steered(f"{self.name} has no tools to accept.")
         if code != offer.code:

@@ -267,7 +267,8 @@ def log_in(config: Config, given: Namespace) -> int:
     except ImportError as error:
         raise CliFailure(MISSING) from error
     print(f"Logged in; {name} offers {count} tools. The tokens are in {store.path}.")
-    print(f"If Elwood is running, type /mcp restart {name} in a chat.")
+    with suppress(ServiceUnreachable):
+        print(ask(config.get(Paths).runtime, "mcp", "restart", name).text)
     return OK
 
 

@@ -7,12 +7,13 @@ the processes itself (`serve`), because those of the SDK have no line limit and 
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
+import httpx2
 import mcp_types as types
 import msgspec
 import trio
@@ -48,7 +49,7 @@ from elwood.features.mcp.lines import (
     read_message,
 )
 from elwood.features.mcp.login import REDIRECT, Login, Redirect
-from elwood.features.mcp.messages import NoAnswer, NotConnected, ServerRefused
+from elwood.features.mcp.messages import LOGIN, NeedsLogin, NoAnswer, NotConnected, ServerRefused
 from elwood.features.mcp.results import Block
 from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.store import LoginStore
@@ -317,6 +318,29 @@ class _StoredLogin(TokenStorage):
         await in_thread(keep)
 
 
+class _Refreshing(OAuthClientProvider):
+    """Refresh a token that the server refuses before its time, and send the request again."""
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow, is_new = super().async_auth_flow(request), False
+        asked = await anext(flow)
+        while True:
+            answer = yield asked
+            if answer.status_code == 401 and asked is request and not is_new:
+                is_new = True
+                if self.context.can_refresh_token():
+                    refreshed = yield await self._refresh_token()
+                    if await self._handle_refresh_response(refreshed):
+                        self._add_auth_header(request)
+                        answer = yield request
+            try:
+                asked = await flow.asend(answer)
+            except StopAsyncIteration:
+                return
+
+
 def oauth(
     settings: ServerSettings,
     store: LoginStore,
@@ -334,10 +358,10 @@ def oauth(
 
     async def refuse_login(url: str) -> None:
         await trio.lowlevel.checkpoint()
-        raise NotConnected(f"login required: run `elwood auth mcp {store.name}`")
+        raise NeedsLogin(LOGIN.format(store.name))
 
     storage, login = _StoredLogin(settings, store), store.read(settings.url)
-    provider = OAuthClientProvider(
+    provider = _Refreshing(
         settings.url,
         OAuthClientMetadata(
             client_name="Elwood",

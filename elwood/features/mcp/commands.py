@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,10 @@ NONE = (
     "There is no MCP server. To add one, type /mcp add NAME and its command here, or run `elwood "
     "mcp add NAME -- COMMAND…`. Servers need `pip install 'elwood[mcp]'`."
 )
+IN_CHAT = (
+    'Commands are not confined here (sandbox.kind = "direct") and could ask for this too. Decide '
+    "in a chat: type /mcp {} {}."
+)
 # Proposals that wait for the owner's yes; the oldest is dropped.
 MAX_PROPOSALS = 20
 
@@ -63,7 +67,11 @@ class Steering:
         servers: Mapping[str, Address[ServerMail]],
         manager: Address[ServersMail],
         workspace: Path,
+        format_troubles: Callable[[], Awaitable[str]],
+        is_confined: Callable[[], bool],
     ) -> None:
+        self._format_troubles = format_troubles
+        self._is_confined = is_confined
         self._servers = servers
         self._manager = manager
         self._workspace = workspace
@@ -84,7 +92,13 @@ class Steering:
     async def control(self, words: Sequence[str]) -> CommandResult:
         """Answer a request of ``elwood mcp``: what to do, and its words."""
         what, name, *rest = (*words, "", "")
-        if what == "add":
+        is_decision = what in ("add", "enable", "answer") or (what == "accept" and rest[0])
+        if what == "troubles":
+            reply = Steered(await self._format_troubles())
+        elif is_decision and not self._is_confined():
+            # Commands reach this socket too (decision 56).
+            reply = Steered(IN_CHAT.format(what, name), ok=False)
+        elif what == "add":
             server = msgspec.json.decode(rest[0], type=AddedServer)
             reply = await ask_actor(self._manager, AddServer(name=name, server=server))
         else:

@@ -140,6 +140,7 @@ FEATURE = Feature(
     build=build,
     settings=("elwood.features.mcp.settings:McpServers",),
     cli=(COMMAND, MCP),
+    checks=(import_lazily("elwood.features.mcp.check", "check"),),
     live=get_live_tools,
     tools={
         "read_resource": "mcp.resource.read",

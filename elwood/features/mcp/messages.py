@@ -5,6 +5,8 @@ import msgspec
 from elwood.features.mcp.settings import AddedServer
 from elwood.foundation.runtime import Request, describe
 
+LOGIN = "needs a login: run `elwood auth mcp {}`"
+
 
 class NotConnected(Exception):
     """The connection was lost or never made; a call in progress may have taken effect."""
@@ -12,6 +14,10 @@ class NotConnected(Exception):
 
 class NoAnswer(NotConnected):
     """The server did not answer in time."""
+
+
+class NeedsLogin(NotConnected):
+    """The server accepts no request without a login; only the owner can log in."""
 
 
 class ServerRefused(Exception):
@@ -30,7 +36,7 @@ def error_text(error: BaseException) -> str:
     return text if " " in text else describe(error)  # one word alone says too little
 
 
-State = Literal["off", "idle", "starting", "ready", "waiting", "parked"]
+State = Literal["off", "idle", "starting", "ready", "waiting", "parked", "login"]
 
 
 class CallDone(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -21,7 +21,9 @@ from elwood.features.mcp.commands import PromptWords, Steering, mcp_command
 from elwood.features.mcp.definitions import ToolDefinition
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import (
+    LOGIN,
     AddServer,
+    NeedsLogin,
     NotConnected,
     RemoveServer,
     ServerMail,
@@ -32,7 +34,13 @@ from elwood.features.mcp.messages import (
 from elwood.features.mcp.results import Block, Rendered
 from elwood.features.mcp.settings import McpServers, ServerSettings, refuse_added
 from elwood.features.mcp.store import AddedStore, LoginStore, ServerStore
-from elwood.features.mcp.tools import find_scopes, make_tool, reader_tools, search_tool
+from elwood.features.mcp.tools import (
+    find_scopes,
+    make_switched_off,
+    make_tool,
+    reader_tools,
+    search_tool,
+)
 from elwood.foundation.environment import memory_of
 from elwood.foundation.net.egress import is_reachable, pin_route, resolve_host
 from elwood.foundation.runtime import (
@@ -79,11 +87,18 @@ async def build(core: Core, others: Gathered) -> Parts:
             actors.append(Actor(step=2, mailbox=mailbox, body=body, policy=WORLD))
     manager: Mailbox[ServersMail] = Mailbox("mcp", 16)
     actors.append(Actor(step=3, mailbox=manager, body=servers.run, policy=WORLD))
-    steering = Steering(servers.addresses, manager.address, core.paths.workspace)
+    steering = Steering(
+        servers.addresses,
+        manager.address,
+        core.paths.workspace,
+        servers.format_troubles,
+        lambda: others.confined,
+    )
     return Parts(
         actors=actors,
         live=[servers.tools],
         sessions=[PromptWords],
+        status=[servers.format_troubles],
         commands=[mcp_command(steering)],
         control=[ControlCommand(name="mcp", run=steering.control)],
     )
@@ -104,6 +119,9 @@ class Servers:
         self._settings = dict(core.config.get(McpServers).by_name)
         self._added = set(core.config.get(McpServers).added)
         self._shown: dict[str, Sequence[Tool]] = {}
+        self._off: dict[str, Sequence[Tool]] = {}
+        # By server, why only the owner can start it again.
+        self.troubles: dict[str, str] = {}
         # The servers that were added in this run, and what ends each.
         self._children: dict[str, tuple[Child, trio.Event]] = {}
 
@@ -111,7 +129,10 @@ class Servers:
         self, name: str, settings: ServerSettings, mailbox: Mailbox[ServerMail]
     ) -> Callable[[Mailbox[ServerMail]], Awaitable[None]]:
         """Make a server known, with its accepted tools; return the body of its actor."""
-        make = partial(_make_server, self._core, self._others, name, settings, mailbox, self._show)
+        note = partial(self._note_trouble, name)
+        make = partial(
+            _make_server, self._core, self._others, name, settings, mailbox, self._show, note
+        )
         self._settings[name] = settings
         self.addresses[name] = address = mailbox.address
         await make().load()
@@ -123,9 +144,12 @@ class Servers:
 
         return run
 
-    def _show(self, name: str, tools: Sequence[Tool]) -> None:
-        """Offer *tools* of the server *name* to the model, instead of the earlier ones."""
-        self._shown[name] = tools
+    def _show(self, name: str, tools: Sequence[Tool], off: Sequence[Tool] = ()) -> None:
+        """Offer *tools* of the server *name* to the model, instead of the earlier ones.
+
+        Those that are *off* explain that if they are called.
+        """
+        self._shown[name], self._off[name] = tools, off
         policy = self._core.config.get(PolicySettings)
         settings = {one: self._settings[one] for one in self.addresses}
         own: list[Tool] = []
@@ -133,9 +157,19 @@ class Servers:
             own += reader_tools(settings, self.addresses, self._is_open, policy)
             own.append(search_tool(dict(self._shown), policy))
         # The order stays the same, whichever server answers first: the prompt is cached.
-        shown = (tool for _, tools in sorted(self._shown.items()) for tool in tools)
+        both = (*sorted(self._shown.items()), *sorted(self._off.items()))
+        shown = (tool for _, tools in both for tool in tools)
         self.tools.clear()
         self.tools.update({tool.name: tool for tool in (*own, *shown)})
+
+    def _note_trouble(self, name: str, trouble: str) -> None:
+        self.troubles.pop(name, None)
+        if trouble:
+            self.troubles[name] = trouble
+
+    async def format_troubles(self) -> str:
+        await trio.lowlevel.checkpoint()
+        return "\n".join(self.troubles.values())
 
     def _is_open(self, name: str) -> bool:
         return _is_open(self._settings[name], self._others)
@@ -194,6 +228,7 @@ class Servers:
             self._children.pop(name)[1].set()
         self._added.discard(name)
         self._show(name, ())
+        self._note_trouble(name, "")
         del self._settings[name]
         await self._core.environment.blocking(partial(self._store.remove, name))
         return Steered(f"{name} is removed, with its accepted tools and its login.")
@@ -210,12 +245,13 @@ def _make_server(
     name: str,
     settings: ServerSettings,
     mailbox: Mailbox[ServerMail],
-    show_tools: Callable[[str, Sequence[Tool]], None],
+    show_tools: Callable[[str, Sequence[Tool], Sequence[Tool]], None],
+    note_trouble: Callable[[str], None],
 ) -> McpServer:
     blocking, errors, pids = core.environment.blocking, LastWords(), set[int]()
     is_open = partial(_is_open, settings, others)
 
-    def show(definitions: Sequence[ToolDefinition]) -> None:
+    def show(definitions: Sequence[ToolDefinition], off: Mapping[str, str]) -> None:
         policy = core.config.get(PolicySettings)
         scopes = find_scopes(name, settings, definitions)
         server = mailbox.address
@@ -225,13 +261,17 @@ def _make_server(
                 make_tool(name, settings, policy, server, one, scopes[one.name], is_open)
                 for one in definitions
             ],
+            [
+                make_switched_off(name, one, why, policy, f"/mcp show {name}")
+                for one, why in off.items()
+            ],
         )
 
     @asynccontextmanager
     async def connect(
         legacy: bool, changed: Callable[[], object], elicit: Callable[[Block], Awaitable[Block]]
     ) -> "AsyncIterator[Connection]":
-        client = "elwood.features.mcp.client"
+        client, statuses = "elwood.features.mcp.client", list[int]()
         try:
             sdk = await blocking(partial(import_module, client))
         except ImportError as error:
@@ -239,6 +279,7 @@ def _make_server(
         if settings.url:
 
             def note_status(status: int) -> None:
+                statuses[:] = [status]
                 if status >= 400:
                     wants_login = status == 401 and settings.auth == "none"
                     login = ": login required" if wants_login else ""
@@ -261,10 +302,19 @@ def _make_server(
             )
             sandbox = choose_sandbox(settings, others.sandbox, context)
             transport = sdk.serve(partial(run_process, sandbox, settings, pids), errors, blocking)
-        async with sdk.connect(
-            transport, legacy=legacy, within=settings.start_timeout, changed=changed, elicit=elicit
-        ) as connection:
-            yield connection
+        try:
+            async with sdk.connect(
+                transport,
+                legacy=legacy,
+                within=settings.start_timeout,
+                changed=changed,
+                elicit=elicit,
+            ) as connection:
+                yield connection
+        except* Exception as group:
+            if statuses[-1:] == [401] and settings.auth == "oauth":
+                raise NeedsLogin(LOGIN.format(name)) from group
+            raise
 
     return McpServer(
         name,
@@ -279,6 +329,7 @@ def _make_server(
         rss=lambda: sum(map(memory_of, family(pids) if pids else ())),
         blocking=blocking,
         errors=errors,
+        note_trouble=note_trouble,
     )
 
 

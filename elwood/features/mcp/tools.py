@@ -133,6 +133,7 @@ def make_tool(
             {"pin": tool.pin},
             outgoing=f"{json.dumps(given)}\n{sent}",
             scope=scope,
+            asks=f"use the tool {tool.name} of {name}",
         )
 
     description = shorten(tool.description or tool.title or "(no description)", MAX_DESCRIPTION)
@@ -152,6 +153,31 @@ def make_tool(
         gives=Label(untrusted=settings.untrusted, private=settings.private),
         policy=policy.word(called, id_) or rule.policy,
         shown="few",
+    )
+
+
+def make_switched_off(
+    server: str, tool: str, why: str, policy: PolicySettings, accepts: str
+) -> Tool:
+    """Create a tool that says *why* it is off; the model had it before, and may call it."""
+    text = f"{tool} of the MCP server {server} {why}; the owner can look at it with {accepts}"
+    called, id_ = model_name(server, tool), f"mcp.{server}.{tool}"
+
+    async def refuse(given: dict[str, Any], context: ToolContext) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise ToolFailure(text)
+
+    return Tool(
+        name=called,
+        id=id_,
+        description=f"(Off: {text}.)",
+        input=dict[str, Any],
+        schema='{"type":"object"}',
+        run=refuse,
+        plan=refuse,
+        target=lambda given: "",
+        policy=policy.word(called, id_),
+        shown="never",
     )
 
 

@@ -1,6 +1,6 @@
 """The actor of one server, in virtual time, with fake connections."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -92,6 +92,7 @@ class Rig:
         self.told: list[tuple[str, Sequence[str]]] = []
         self.kept: list[Rendered] = []
         self.errors = LastWords()
+        self.troubles: list[str] = []
 
     @asynccontextmanager
     async def connect(
@@ -140,7 +141,7 @@ async def rig(folder: Path, *connections: Made, **settings: Any) -> AsyncIterato
         made.kept.append(found)
         return found.text
 
-    def show(tools: Sequence[ToolDefinition]) -> None:
+    def show(tools: Sequence[ToolDefinition], off: Mapping[str, str]) -> None:
         made.shown = [one.name for one in tools]
 
     disk = Disk(blocking=inline, clock=lambda: 0.0)
@@ -156,6 +157,7 @@ async def rig(folder: Path, *connections: Made, **settings: Any) -> AsyncIterato
         rss=lambda: 0,
         blocking=inline,
         errors=made.errors,
+        note_trouble=made.troubles.append,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)

@@ -70,6 +70,17 @@ async def test_mcp_02_an_interrupted_call_is_unknown_or_repeated(
         assert await one.call(repeats=True) == CallDone("done")
 
 
+async def test_a_call_after_a_crash_waits_for_the_restart(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    first = FakeConnection()
+    async with rig(tmp_path, first, FakeConnection()) as house:
+        first.crash(NotConnected("it exited"))
+        await wait_all_tasks_blocked()
+        assert "not running (retrying)" in await house.says()
+        assert await house.call() == CallDone("done")
+
+
 async def test_mcp_03_a_mute_server_gets_the_old_handshake_and_is_parked(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:

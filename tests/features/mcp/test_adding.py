@@ -19,6 +19,7 @@ from elwood.foundation.settings import Config
 from tests.app.test_config import load_text
 from tests.features.mcp.fake_server import ECHO
 from tests.features.mcp.house import SERVER, House, living
+from tests.foundation.sandbox.scene import without_bubblewrap
 
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
 
@@ -51,7 +52,7 @@ async def test_a_server_is_added_accepted_and_removed_while_elwood_runs(tmp_path
         assert "inputSchema" not in left
         assert "Accepted from your next message on: echo." in done
         assert '"properties"' in await house.ask("/mcp show fake echo")
-        assert "May I use fake__echo?" in await house.call("fake__echo", text="a")
+        assert "May I use the tool echo of fake?" in await house.call("fake__echo", text="a")
         assert "\na\n" in await house.allow("once")
         assert {"fake__echo", "read_prompt", "read_resource"} <= set(house.model.tools)
         assert "fake__do" not in house.model.tools
@@ -66,8 +67,18 @@ async def test_a_server_is_added_accepted_and_removed_while_elwood_runs(tmp_path
 
 
 async def test_the_terminal_asks_the_running_elwood(tmp_path: Path) -> None:
-    server = {"command": sys.executable, "args": [str(SERVER)], "secrets": {"KEY": "s3cret-s3cret"}}
-    async with living(tmp_path) as house:
+    server = {
+        "command": sys.executable,
+        "args": [str(SERVER)],
+        "secrets": {"KEY": "s3cret-s3cret"},
+        "mounts": [*find_program(sys.executable).folders, str(SERVER.parent)],
+    }
+    async with living(tmp_path) as house:  # commands are not confined
+        refused = await run(house, "add", "fake", json.dumps(server))
+        assert "Decide in a chat: type /mcp add fake." in refused
+    if why := without_bubblewrap():
+        pytest.skip(why)
+    async with living(tmp_path, sandbox="bubblewrap") as house:
         assert "secrets: KEY" in await run(house, "add", "fake", json.dumps(server))
         assert "already a server fake" in await run(house, "add", "fake", json.dumps(server))
         await house.until("/mcp", "2 not accepted yet")

@@ -263,7 +263,7 @@ async def test_mcp_21_a_servers_hints_do_not_lower_a_risk(tmp_path: Path) -> Non
     async with living(tmp_path, fake=fake(plan, tools={"do": FREE})) as house:
         await ready(house)
         await house.line.say('call fake__echo {"text": "x"}')
-        await house.line.hear(lambda said: "May I use fake__echo?" in said)
+        await house.line.hear(lambda said: "May I use the tool echo of fake?" in said)
         await house.ask("/stop")
         assert "stopped during the call" in await house.do(["exit", 1])
         assert "it may have done part of its work" in await house.ask("/receipts")
@@ -295,7 +295,7 @@ async def test_mcp_22_23_24_text_links_and_pictures_are_untrusted(tmp_path: Path
         # None of it was followed without approval: its requests meet the gate, which knows their
         # source.
         await house.line.say('call fake__echo {"text": "x"}')
-        asked = await house.line.hear(lambda text: "May I use fake__echo?" in text)
+        asked = await house.line.hear(lambda text: "May I use the tool echo of fake?" in text)
         assert "text from the MCP server fake may have prompted it" in asked
 
 

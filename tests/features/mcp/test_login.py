@@ -178,8 +178,10 @@ async def test_a_login_is_stored_used_and_refreshed(tmp_path: Path) -> None:
         settings = remote(f"{server.url}/mcp", auth="oauth")
         # Without a login the error names the command.
         async with living(tmp_path, far=settings) as house:
-            said = await house.until("/mcp show far", "retrying")
-            assert "login required" in said
+            said = await house.until("/mcp show far", "needs a login")
+            assert "restarts" not in said
+            told = await house.ask("/status")
+            assert "MCP server far needs a login: run" in told
         said = await log_in_with_browser(write_config(tmp_path, server.url))
         assert "Logged in; far offers 2 tools." in said
         store = LoginStore(tmp_path / "state", "far")
@@ -187,14 +189,18 @@ async def test_a_login_is_stored_used_and_refreshed(tmp_path: Path) -> None:
         async with living(tmp_path, far=settings) as house:
             await house.until("/mcp show far", ": ready;")
             assert "\nhello\n" in await house.call("far__echo", text="hello")
-        assert server.grants == ["authorization_code"]
+            assert server.grants == ["authorization_code"]
+            # A token that the server no longer accepts is refreshed during the call.
+            server.good = "none"
+            assert "\nagain\n" in await house.call("far__echo", text="again")
+        assert server.grants == ["authorization_code", "refresh_token"]
         # An expired token is refreshed where the login was made.
         kept = store.read(settings.url)
         kept.expires, server.good = 1.0, "none"
         store.write(kept)
         async with living(tmp_path, far=settings) as house:
             await house.until("/mcp show far", ": ready;")
-        assert server.grants == ["authorization_code", "refresh_token"]
+        assert server.grants == ["authorization_code", "refresh_token", "refresh_token"]
         assert store.read(settings.url).tokens is not None
         # Tokens for one address are not used for another.
         assert store.read(f"{server.url}/other").tokens is None

@@ -147,7 +147,7 @@ def choose_tools(
     its order, so that the tools before them are the same bytes for a cache.
     """
     usable = {one.name: one.shown for one in tools if only is None or one.name in only}
-    is_many = sum(shown != "many" for shown in usable.values()) > MANY
+    is_many = sum(shown in ("always", "few") for shown in usable.values()) > MANY
     wanted = ("always", "many") if is_many else ("always", "few")
     names = [name for name, shown in usable.items() if shown in wanted]
     return [*names, *(one for one in opened if is_many and usable.get(one) == "few")]
