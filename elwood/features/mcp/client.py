@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
-import httpx2
 import mcp_types as types
 import msgspec
 import trio
@@ -321,9 +320,7 @@ class _StoredLogin(TokenStorage):
 class _Refreshing(OAuthClientProvider):
     """Refresh a token that the server refuses before its time, and send the request again."""
 
-    async def async_auth_flow(
-        self, request: httpx2.Request
-    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         flow, is_new = super().async_auth_flow(request), False
         asked = await anext(flow)
         while True:
