@@ -124,32 +124,24 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
         return "owner" if principal in self.owners else "guest"
 
 
+@attrs.define(eq=False)
 class Gate:
     """Runs the calls of one session's turns; *now* is the wall clock.
 
     *show* shows more about a call, by its tool and target, as `Showing.show_detail` does.
     """
 
-    def __init__(
-        self,
-        log: SessionLog,
-        toolset: Toolset,
-        approvals: ApprovalClient,
-        redactor: Redactor,
-        now: Callable[[], float],
-        show: ShowDetail = lambda step, text: None,
-    ) -> None:
-        self.approvals = approvals
-        self._show = show
-        self._log = log
-        self._toolset = toolset
-        self._tools = toolset.tools
-        self._redactor = redactor
-        self._now = now
-        self._began: dict[str, float] = {}
-        # Number of nested calls in the turn of this id.
-        self._counting, self._nested = "", 0
-        self._level = logging.INFO
+    _log: SessionLog
+    _toolset: Toolset
+    approvals: ApprovalClient
+    _redactor: Redactor
+    _now: Callable[[], float]
+    _show: ShowDetail = lambda step, text: None
+    _began: dict[str, float] = attrs.field(factory=dict, init=False)
+    # Number of nested calls in the turn of this id.
+    _counting: str = attrs.field(default="", init=False)
+    _nested: int = attrs.field(default=0, init=False)
+    _level: int = attrs.field(default=logging.INFO, init=False)
 
     async def perform(self) -> None:
         """Complete every call of the turn; adjacent calls that only read run concurrently.
@@ -233,7 +225,7 @@ class Gate:
         with running.pause_clock() as scope:
             await self._log.stage(entry)
             call = turn.nested[key]
-            tool = self._tools.get(name)
+            tool = self._toolset.tools.get(name)
             async with running.wait_turn(alone=tool is None or tool.risk != "read"):
                 ended = await self._perform(call, self.approvals.get_wait(), running, made)
         if scope.cancelled_caught:
@@ -247,7 +239,7 @@ class Gate:
 
     async def _stop_elsewhere(self, call: OpenCall) -> Output | None:
         """Stop what *call* began outside the session; return None if its outcome is unknown."""
-        tool = self._tools.get(call.call.name)
+        tool = self._toolset.tools.get(call.call.name)
         if call.started is None or call.outer is not None or tool is None or tool.stop is None:
             return None
         return await tool.stop(self._context(of=call))
@@ -288,11 +280,11 @@ class Gate:
 
     def _find(self, call: ToolCall) -> tuple[Tool, object]:
         """Return the tool with its checked arguments.  Raises CallNotRun."""
-        known = filter_tools(self._tools, self._log.state.turn)
+        known = filter_tools(self._toolset.tools, self._log.state.turn)
         if call.name not in known:
             names = ", ".join(sorted(known)) or "none"
             raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
-        tool = self._tools[call.name]
+        tool = self._toolset.tools[call.name]
         try:
             given = msgspec.json.decode(call.arguments or "{}", type=tool.input)
             json.loads(call.arguments or "{}", object_pairs_hook=_refuse_repeated, parse_int=str)
@@ -354,7 +346,7 @@ class Gate:
         Private results *within* the running call reached its tool, but not yet the model.
         """
         state, sent = self._log.state, self._earlier_targets(tool)
-        public = [name for name, one in self._tools.items() if one.gives == STRANGE]
+        public = [name for name, one in self._toolset.tools.items() if one.gives == STRANGE]
 
         def is_known(url: str) -> bool:
             is_named = url in state.named or url in self._log.turn.named
@@ -548,7 +540,7 @@ class Gate:
     ) -> CallEnded:
         await self._end_nested(call)
         started = call.started
-        tool = self._tools.get(call.call.name)
+        tool = self._toolset.tools.get(call.call.name)
         if target is None:
             target = started.target if started else call.pending.target if call.pending else ""
         text = self._clean(output.text, tool.limit if tool else MAX_TEXT)
@@ -611,7 +603,7 @@ class Gate:
             label=state.taint.label,
             source=f"{self._log.id} by {turn.principal}{read}",
             bounds=turn.bounds,
-            tools=filter_tools(self._tools, turn),
+            tools=filter_tools(self._toolset.tools, turn),
             written=self._find_written_files(),
             sees=self._log.sees,
             facts=facts or {},
@@ -631,7 +623,7 @@ class Gate:
     def _find_written_files(self) -> Collection[str]:
         """Return the files that this conversation wrote, from the remembered receipts."""
         receipts = self._log.state.receipts
-        tools = {one.tool: self._tools.get(one.tool) for one in receipts}
+        tools = {one.tool: self._toolset.tools.get(one.tool) for one in receipts}
         writing = {name for name, tool in tools.items() if tool is not None and tool.writes}
         return {one.target for one in receipts if one.tool in writing and one.outcome == "ok"}
 
@@ -650,7 +642,7 @@ class Gate:
 
     def only_reads(self, call: ToolCall) -> bool:
         """Return True if *call* changes nothing, so that it may run concurrently and again."""
-        tool = self._tools.get(call.name)
+        tool = self._toolset.tools.get(call.name)
         return tool is not None and tool.risk == "read"
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import attrs
 import msgspec
 import trio
 
@@ -62,6 +63,7 @@ STRANGE = (
 )
 
 
+@attrs.define(eq=False)
 class SystemPrompt:
     """Builds the prompt within *budget* tokens; returns the same object while nothing has changed.
 
@@ -69,29 +71,21 @@ class SystemPrompt:
     documents of *workspace*.
     """
 
-    def __init__(
-        self,
-        workspace: Root,
-        blocking: Blocking,
-        tools: Callable[[], Sequence[Tool]],
-        budget: int,
-        redactor: Redactor,
-        parts: Sequence[PromptPart] = (),
-        max_tools: int = 128,
-    ) -> None:
-        self._workspace = workspace
-        self._blocking = blocking
-        self._tools = tools
-        self._budget = budget
-        self._redactor = redactor
-        self._parts = parts
-        self._max_tools = max_tools
-        self._made: tuple[Documents, list[str], Sequence[Tool], Prompt] | None = None
-        self._specs: dict[str, ToolSpec] = {}
-        self._looking = Lock()
-        self._looked = -math.inf
-        # The documents, with the stamps of their files; without stamps they are read again.
-        self._documents: tuple[Stamps, Documents] = ({}, Documents())
+    _workspace: Root
+    _blocking: Blocking
+    _tools: Callable[[], Sequence[Tool]]
+    _budget: int
+    _redactor: Redactor
+    _parts: Sequence[PromptPart] = ()
+    _max_tools: int = 128
+    _made: "tuple[Documents, list[str], Sequence[Tool], Prompt] | None" = None
+    _specs: dict[str, ToolSpec] = attrs.field(factory=dict, init=False)
+    _looking: Lock = attrs.field(factory=Lock, init=False)
+    _looked: float = attrs.field(default=-math.inf, init=False)
+    # The documents, with the stamps of their files; without stamps they are read again.
+    _documents: "tuple[Stamps, Documents]" = attrs.field(
+        factory=lambda: ({}, Documents()), init=False
+    )
 
     async def get_prompt(
         self, group: str | None, only: Collection[str] | None = None, opened: Collection[str] = ()
