@@ -638,7 +638,7 @@ class Gate:
 
     def get_deeds(self, tool: str) -> tuple[Deed, ...]:
         """Return what the calls of *tool* do: anything, if it is no longer known."""
-        return known.deeds if (known := self._tools.get(tool)) is not None else DEEDS
+        return known.deeds if (known := self._toolset.tools.get(tool)) is not None else DEEDS
 
     def only_reads(self, call: ToolCall) -> bool:
         """Return True if *call* changes nothing, so that it may run concurrently and again."""
