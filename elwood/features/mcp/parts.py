@@ -342,7 +342,7 @@ async def run_process(
         pids.clear()
         pids.add(pid)
 
-    environment = dict(settings.env)
+    environment = {**settings.env, **{k: v.reveal() for k, v in settings.secrets.items()}}
     if sandbox.rung == "direct":
         environment = {k: os.environ[k] for k in ("PATH", "HOME") if k in os.environ} | environment
     try:
@@ -352,7 +352,6 @@ async def run_process(
                 timeout=math.inf,
                 writable=False,
                 environment=environment,
-                secrets={key: value.reveal() for key, value in settings.secrets.items()},
                 streams=streams,
                 network=settings.network,
                 shown=settings.shown,

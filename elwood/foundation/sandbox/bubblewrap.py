@@ -7,7 +7,7 @@ dies with Elwood, and everything in its process namespace with it.
 import os
 import resource
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -114,14 +114,11 @@ class Bubblewrap(msgspec.Struct, frozen=True):
             filter_ = stack.enter_context(to_child())
             await filter_.write(seccomp.program(seccomp.PLAIN_FAMILIES))
             filter_.hang_up()
-            keep = [status.theirs, gate.theirs, filter_.theirs]
-            options = [*self._options(command, layout.mounts, *keep)]
-            if command.secrets:  # arguments are visible to every user of this machine
-                keep.append(secrets := _write_secrets(command.secrets))
-                stack.callback(os.close, secrets)
-                options += ("--args", str(secrets))
-            argv = [title(self.context.state), *options, "--", *command.argv]
-            child = ChildProcess(self.rung, self.program, argv, command, keep)
+            fds = (status.theirs, gate.theirs, filter_.theirs)
+            options = _write_options(self._options(command, layout.mounts, *fds))
+            stack.callback(os.close, options)
+            argv = [title(self.context.state), "--args", str(options), "--", *command.argv]
+            child = ChildProcess(self.rung, self.program, argv, command, (*fds, options))
             for pipe in (status, gate, filter_):
                 pipe.give()
             outcome = await self._supervise(child, command, status, gate)
@@ -220,12 +217,11 @@ def _mount_options(mount: Mount, *, writable: bool) -> Iterator[str]:
             yield from ("--tmpfs", mount.place)
 
 
-def _write_secrets(secrets: Mapping[str, str]) -> int:
-    """Write options that set *secrets* to an anonymous file; return its descriptor."""
-    words = (word for pair in secrets.items() for word in ("--setenv", *pair))
-    fd = os.memfd_create("secrets")
+def _write_options(options: Iterable[str]) -> int:
+    """Write *options* to an anonymous file, because every user of this machine sees arguments."""
+    fd = os.memfd_create("options")
     with open(fd, "wb", closefd=False) as file:
-        file.write(b"".join(b"%s\0" % os.fsencode(word) for word in words))
+        file.write(b"".join(b"%s\0" % os.fsencode(word) for word in options))
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 

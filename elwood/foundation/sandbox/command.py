@@ -64,8 +64,10 @@ class Command:
     limit: int = 200_000
     # Whether it may write to the workspace.
     writable: bool = True
-    # Added to the minimal environment.  Visible to others on the machine: never secrets.
-    environment: Mapping[str, str] = attrs.field(factory=dict, validator=_is_environment)
+    # Added to the minimal environment.  Other users of the machine do not see it, unlike *argv*.
+    environment: Mapping[str, str] = attrs.field(
+        factory=dict, repr=False, validator=_is_environment
+    )
     # Merge stderr into stdout, in order; otherwise it is kept apart, as a pipeline needs it.
     merge: bool = True
     # stdin, stdout and stderr of a server; the child's ends are closed here when it starts.
@@ -76,8 +78,6 @@ class Command:
     shown: Mapping[str, bool] = attrs.field(factory=dict)
     # Override the limits of the settings.
     limits: Mapping[str, int] = attrs.field(factory=dict)
-    # Environment variables that are hidden from others on the machine.
-    secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False, validator=_is_environment)
     # Called with the process id.
     started: Callable[[int], object] = lambda pid: None
     # Called with a function that returns the last bytes of its output so far.

@@ -128,7 +128,7 @@ class Docker:
         for name in MADE_GIT:
             place = f"/etc/{name}" if name == GIT_CONFIG else f"/etc/elwood/{name}"
             shown.append(Mount("readonly", place, str(made / name)))
-        given = environment({**command.environment, **command.secrets}, home=WORKSPACE)
+        given = environment(command.environment, home=WORKSPACE)
         return {
             "Image": settings.docker_image,
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],

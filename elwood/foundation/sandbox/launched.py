@@ -124,7 +124,7 @@ class Launched(msgspec.Struct, frozen=True):
     async def _run(self, command: Command, tmp: Path) -> CommandOutcome:
         context, workspace = self.context, str(self.context.workspace)
         lent = await context.blocking(context.present)
-        given = {"TMPDIR": str(tmp)} | dict(command.environment) | dict(command.secrets)
+        given = {"TMPDIR": str(tmp)} | dict(command.environment)
         if self.rung == "landlock":
             given["GIT_CONFIG_NOSYSTEM"] = "1"  # git fails if it may not read that file
         todo = marshal.dumps(

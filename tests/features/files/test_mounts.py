@@ -1,9 +1,10 @@
 """Folders that the owner mounts: their open and closed parts, for files and commands."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+import trio
 
 from elwood.agent.conversation.calls import WriteFile
 from elwood.agent.conversation.labels import Label
@@ -32,6 +33,7 @@ from tests.foundation.storage.test_files import STILL, read_path
 
 __all__ = ["has_bubblewrap", "has_landlock"]
 CHAT = Route("telegram", "7")
+MODES: tuple[tuple[str, Literal["ro", "rw"]], ...] = (("project", "rw"), ("seen", "ro"))
 
 
 @pytest.mark.parametrize("row", STILL, ids=lambda row: row["id"])
@@ -65,7 +67,7 @@ def blog(tmp_path: Path) -> Path:
         (top / name).mkdir(parents=True)
     (tmp_path / "outside.txt").write_text("hidden words")
     for name in (".env", "server.pem", ".git/config", ".config/x/y"):
-        (top / name).write_text("hidden words")
+        (top / name).write_text("hidden words https://token@example.org")
     for name in ("src/a.py", ".gitignore", "AGENTS.md"):
         (top / name).write_text("open words\n")
     (top / "src/way").symlink_to("../.config")
@@ -192,7 +194,7 @@ async def test_commands_see_a_mount_without_its_closed_parts(
         assert (blog / "made").read_text() == "made\n"
         assert not (blog / "new").exists()
         assert (blog / "AGENTS.md").read_text() == "open words\n"
-        assert (blog / ".git/config").read_text() == "hidden words"
+        assert (blog / ".git/config").read_text().startswith("hidden words")
         # Commands that run without asking see only the workspace, and report that.
         plan = await hand.plan("run_command", ShellCommand("cat /mounts/blog/src/a.py"))
         assert "outside the workspace" in plan.action.why
@@ -202,6 +204,30 @@ async def test_commands_see_a_mount_without_its_closed_parts(
         said = await sh("ls /mounts/blog")
         assert "No such file" in said
         assert "commands cannot see /mounts/blog" in said
+
+
+async def test_git_works_in_a_mounted_project(
+    has_bubblewrap: None, home: Home, tmp_path: Path
+) -> None:
+    """Without the project's hooks, and without a way to add some."""
+    top = tmp_path / "project"
+    await trio.run_process(["git", "init", "-q", top])
+    hook = top / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho ran > /mounts/project/ran; exit 1\n")
+    hook.chmod(0o755)
+    mounts = [FolderMount(path=top, name=name, mode=mode) for name, mode in MODES]
+    async with build(house(home, "bubblewrap", *mounts), Environment(), ALL, {}) as app:
+        hand = Hand(app)
+        text = (
+            "cd /mounts/project && echo a > a && git add a && "
+            "git -c user.name=a -c user.email=a@b commit -qm one; "
+            "(echo x > .git/hooks/post-commit; git config core.hooksPath /tmp) 2>/dev/null; "
+            "cd /mounts/seen && git log --format=%s"
+        )
+        assert await hand.use("run_command", ShellCommand(text)) == "one"
+    assert not (top / "ran").exists()
+    assert not (top / ".git/hooks/post-commit").exists()
+    assert "hooksPath" not in (top / ".git/config").read_text()
 
 
 async def test_the_prompt_lists_the_mounts_and_what_commands_see(

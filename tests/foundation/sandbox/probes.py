@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 AIM: dict[str, Any] = {}  # Any: numbers and names from JSON
@@ -113,6 +114,15 @@ def becomes_another() -> bool:
     return True
 
 
+def makes_setuid() -> bool:
+    path = f"{AIM['workspace']}/setuid"
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755))
+    with suppress(OSError):
+        os.chmod(path, 0o4755)
+    return bool(os.stat(path).st_mode & 0o4000)
+
+
 def traces() -> bool:
     return bool(LIBC.ptrace(SEIZE, AIM["pid"], None, None) == 0)
 
@@ -194,6 +204,9 @@ PROBES: dict[str, Callable[[], bool]] = {
     "read /proc of others": environment_of_others,
     "write outside": lambda: writes(AIM["outside"]),
     "write .git/hooks": lambda: writes(f"{AIM['workspace']}/.git/hooks/post-checkout"),
+    "write deeper .git/hooks": lambda: writes(f"{AIM['workspace']}/a/b/.git/hooks/post-checkout"),
+    "socket in the workspace": lambda: connects(socket.AF_UNIX, f"{AIM['workspace']}/a/socket"),
+    "setuid file": makes_setuid,
     "replace a protected file": replaces,
     "ptrace": traces,
     "mount": mounts,

@@ -45,13 +45,14 @@ def make_world(base: Path) -> Iterator[dict[str, object]]:
         path.write_text("reached")
     workspace = base / "state/workspace"
     (workspace / ".git/hooks").mkdir(parents=True)
+    (workspace / "a/b/.git/hooks").mkdir(parents=True)
     for name in (".git/config", "AGENTS.md", ".env"):
         (workspace / name).write_text("reached")
     shutil.copy(PROBES, workspace)
     with ExitStack() as stack:
         port = stack.enter_context(socket.create_server(("0.0.0.0", 0))).getsockname()[1]
         port6 = _port6(stack)
-        for name in (f"\0{base.name}", str(base / "socket")):
+        for name in (f"\0{base.name}", str(base / "socket"), str(workspace / "a/socket")):
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(name)
             listener.listen(9)

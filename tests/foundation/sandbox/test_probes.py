@@ -15,6 +15,7 @@ ROOT = Path(elwood.__file__).parent.parent
 # System V memory.
 LANDLOCK_OPEN = {
     "write .git/hooks",
+    "write deeper .git/hooks",
     "replace a protected file",
     "read secrets in the workspace",
     "chmod outside",
@@ -22,12 +23,13 @@ LANDLOCK_OPEN = {
     "shared memory",
 }
 # Docker's own system call filter (20.10) allows them.
-OLD_DOCKER_OPEN = {"io_uring", "vsock"}
+OLD_DOCKER_OPEN = {"io_uring", "vsock", "setuid file"}
 # Only a sandbox stops these on any test machine. They show that the probes work.
 CONTROL = {
     "connect to 127.0.0.1", "connect to the LAN", "/dev/tcp", "abstract socket", "socket by path",
     "read ~/.ssh", "read secrets", "read the journal", "read /proc of others", "write outside",
-    "write .git/hooks", "replace a protected file", "read secrets in the workspace",
+    "write .git/hooks", "write deeper .git/hooks", "socket in the workspace", "setuid file",
+    "replace a protected file", "read secrets in the workspace",
     "chmod outside", "stat outside", "shared memory",
 }  # fmt: skip
 
@@ -43,7 +45,7 @@ def run_probes(rung: str, engine: str = "") -> set[str]:
     )
     assert done.returncode == 0, done.stderr
     answers: dict[str, bool] = json.loads(done.stdout)
-    assert len(answers) == 30
+    assert len(answers) == 33
     found = {name for name, is_open in answers.items() if is_open}
     print(f"{rung}: {len(answers) - len(found)} of {len(answers)} held; open: {sorted(found)}")
     return found

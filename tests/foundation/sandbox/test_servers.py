@@ -97,7 +97,7 @@ async def test_secret_variables_are_in_no_command_line(hands: Executor) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
         heard, _ = await ask_server(
-            hands, f"echo $TOKEN; sleep {mark} & sleep 0.5; kill $!", secrets={"TOKEN": secret}
+            hands, f"echo $TOKEN; sleep {mark} & sleep 0.5; kill $!", environment={"TOKEN": secret}
         )
     assert heard == f"{secret}\n".encode()
     assert mark.encode() in seen
