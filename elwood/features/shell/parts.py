@@ -38,7 +38,7 @@ WALLS = "no network; of your files they can read the workspace and skills, and w
 # There is no state that a reset could remove.
 FRESH = "nothing of a command remains except files it wrote to the workspace"
 MODES = {"ro": "read-only", "rw": "read and write"}
-CLOSED = "files with secrets and folders whose names begin with a dot cannot be read"
+CLOSED = "files with secrets and folders whose names begin with a dot (except .git) cannot be read"
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):

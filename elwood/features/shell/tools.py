@@ -98,7 +98,11 @@ OPEN = (
 
 # Every user of the machine can read the arguments of a process, but not its environment.
 _TEXT = "ELWOOD_COMMAND"
-_EVALUATE = f'eval "unset {_TEXT}; ${_TEXT}"'
+_EVALUATE = f'export -n {_TEXT}; eval "${_TEXT}"'
+# The hooks of a mounted project expect the owner's programs and network.
+_WITHOUT_HOOKS = {
+    "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"
+}  # fmt: skip
 
 
 class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
@@ -190,7 +194,7 @@ class CommandTool:
             raise ToolFailure(f"not run: {NO_MARKS}")
         command = Command(
             argv=("bash", "--norc", "--noprofile", "-c", _EVALUATE),
-            secrets={_TEXT: given.command},
+            environment={_TEXT: given.command} | (_WITHOUT_HOOKS if mounts else {}),
             timeout=given.timeout,
             limit=MAX_OUTPUT,
             mounts=[one.place for one in mounts],

@@ -133,7 +133,7 @@ def begin(
         else:  # a file in a named folder shows when it is read, or when its name is printed
             names = (path.rstrip("/"), f"{path}.git")
             found |= dict.fromkeys(name for name in names[: 1 + uses_git] if name in known.marked)
-    if uses_git and ".git" in states[0].marked:
+    if uses_git and any(".git" in known.marked for known in states):
         found[".git"] = None
     followed = FollowedCommand(roots, states, found, untrusted, guarded, state)
     if writes:

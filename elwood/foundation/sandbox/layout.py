@@ -6,6 +6,7 @@ because each backend mounts them at its own paths or forbids all other files.
 """
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -60,6 +61,8 @@ MADE_GIT = {
 	excludesFile = /etc/elwood/gitignore
 	checkStat = minimal
 	trustctime = false
+[safe]
+	directory = *
 [filter "hidden"]
 	clean = "if test -w %f; then cat; else git cat-file blob :%f; fi"
 	smudge = cat
@@ -77,6 +80,9 @@ MADE_GIT = {
 # The model's instructions; commands must not change what later turns obey.
 DOCUMENTS = ("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
 INSTRUCTIONS = (*DOCUMENTS, "skills", ".agents")
+# A password for a remote repository, and bytes of a configuration that are read.
+_PASSWORD = re.compile(rb"https?://[^/\s@]+@|extraheader", re.IGNORECASE)
+_MAX_CONFIG = 1 << 20
 # Bounds of the search for secrets in a folder: seconds, and number of mounts (200 take bwrap a
 # third of a second).  The search is breadth-first.
 MAX_SECONDS = 2.0
@@ -155,9 +161,11 @@ def _guard_git(git: Path, place: str) -> Iterator[Mount]:
     if git.is_file():
         yield Mount("readonly", place, str(git))
     elif git.is_dir():
+        with suppress(OSError):
+            (git / "hooks").mkdir()
         # A separate mount, so that a command cannot replace the folder.
         yield Mount("shared", place, str(git))
-        for name in ("hooks", "config"):
+        for name in ("hooks", "config", "config.worktree"):
             if _is_real(git / name):
                 yield Mount("readonly", f"{place}/{name}", str(git / name))
         for folder, folders, names in os.walk(git / "modules"):
@@ -188,13 +196,14 @@ def hidden(
     clock: Callable[[], float] = time.monotonic,
     *,
     dots: bool = True,
+    guards: bool = False,
 ) -> Hidden:
     """Hide files in *root*, mounted at *place*, with names typical of secrets, and sockets.
 
-    The repositories in it are guarded like that of the workspace.  A hidden folder contains only
-    covers of its files, because git would see missing files as deleted.  *covers* is the folder of
-    covers.  Without *dots*, folders with names that begin with a dot are also hidden, and empty.
-    Blocks.
+    A hidden folder contains only covers of its files, because git would see missing files as
+    deleted.  *covers* is the folder of covers.  Without *dots*, folders with names that begin with
+    a dot are also hidden, and empty, except a repository without a password in its configuration.
+    With *guards* the repositories in it are guarded like that of the workspace.  Blocks.
     """
     found = Hidden()
     until = clock() + MAX_SECONDS
@@ -203,9 +212,9 @@ def hidden(
             found.cut = f"{MAX_SECONDS:g} s"
             break
         is_folder = entry.is_dir(follow_symlinks=False)
-        is_dotted = _is_dotted(entry, dots=dots)
+        is_dotted = _is_dotted(entry, dots=dots) and not _is_open_repository(entry)
         is_socket = _is_socket(entry)
-        is_repository = dots and entry.name == ".git" and path != ".git"
+        is_repository = guards and entry.name == ".git" and path != ".git"
         is_hidden = is_within_hidden or is_dotted or is_socket or holds_secrets(entry.name)
         if not (is_hidden or is_repository):
             continue
@@ -232,6 +241,18 @@ def _is_socket(entry: "os.DirEntry[str]") -> bool:
         return False
     try:
         return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _is_open_repository(entry: "os.DirEntry[str]") -> bool:
+    if entry.name != ".git":
+        return False
+    try:
+        # Not blocking: it may be a pipe.
+        fd = os.open(f"{entry.path}/config", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            return not _PASSWORD.search(file.read(_MAX_CONFIG))
     except OSError:
         return False
 
@@ -345,18 +366,23 @@ class SandboxContext(msgspec.Struct, frozen=True, kw_only=True):
         covers = get_made_folder(self.state) / "covers"
         make_instructions(self.workspace)
         mounts = mount_guarded(self.workspace)
-        found = [hidden(self.workspace, WORKSPACE, covers)]
+        found = [hidden(self.workspace, WORKSPACE, covers, guards=True)]
         closed: list[str] = []
         for one in self.present():
             if one.mode and one.place not in seen:
                 continue
-            within = hidden(one.path, one.place, covers, dots=not one.mode)
+            is_writable = one.mode == "rw"
+            within = hidden(one.path, one.place, covers, dots=not one.mode, guards=is_writable)
             if one.mode and within.cut:
                 why = f"the search for secret files in it stopped at {within.cut}"
                 closed.append(f"commands cannot see {one.place}: {why}")
                 continue
-            readonly = [Mount("readonly", one.place, str(one.path))]
-            mounts += mount_guarded(one.path, one.place) if one.mode == "rw" else readonly
+            guarded = [Mount("readonly", one.place, str(one.path))]
+            if is_writable:
+                shut = tuple(f"{m.place}/" for m in within.mounts if m.kind == "hidden folder")
+                guarded = mount_guarded(one.path, one.place)
+                guarded = [m for m in guarded if not f"{m.place}/".startswith(shut)]
+            mounts += guarded
             found.append(within)
         mounts += (mount for one in found for mount in one.mounts)
         _tidy(covers, {mount.source for mount in mounts})
