@@ -36,6 +36,9 @@ async def test_a_weaker_sandbox_is_reported_everywhere(tmp_path: Path, broken: s
         said = (await here.wait_for_messages(3))[2]
         assert said.startswith(f"{WEAKER}.\n")
         assert ".git/hooks" in said
+        here.telegram.say("/sandbox reset")
+        said = (await here.wait_for_messages(4))[3]
+        assert said.startswith("There is nothing to reset.")
         await here.eventually(lambda: read_warnings(here) == [f"{WEAKER}: {WHY}"])
         await here.kill()
         text = here.config.read_text()

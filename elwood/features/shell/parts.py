@@ -103,6 +103,12 @@ class MountedFolders:
         return f"- {place or one.place} ({MODES[one.mode]}{tools}{chats})"
 
 
+NOTHING_KEPT = (
+    "There is nothing to reset. Each command starts in a fresh sandbox, and only the files that it "
+    "wrote in the workspace or in a mounted folder stay. I do not delete those."
+)
+
+
 async def build(core: Core, others: Gathered) -> Parts:
     """Choose a sandbox, after ending commands left by an earlier process."""
     blocking, paths = core.environment.blocking, core.paths
@@ -124,7 +130,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         core.table.warn("sandbox", seen.warning)
 
     async def show(call: CommandCall) -> CommandAnswer:
-        return CommandAnswer(seen.text)
+        return CommandAnswer(NOTHING_KEPT if call.given.lower() == "reset" else seen.text)
 
     async def answer(words: object) -> CommandResult:
         return CommandResult(seen.text, ok=seen.is_sound)
