@@ -185,3 +185,28 @@ async def test_retracted_messages_remove_their_facts(h: Home, mode: str) -> None
         await life.say("her birthday is 4 May, really")
         await trio.sleep(QUIET)
         assert len([*(h.state / "memory").glob("*.md")]) == 2
+
+
+async def test_a_correction_is_applied_and_a_button_takes_it_back(h: Home) -> None:
+    fact = {"kind": "correction", "key": "party", "text": "The party is on the 5th."}
+    watching = Watching(h)
+    async with h.life() as life:
+        await life.say(typed("save_memory", key="party", content="The party is on the 4th."))
+        watching.raw = json.dumps({"facts": [fact]})
+        await life.say("no, it is the 5th")
+        await trio.sleep(QUIET)
+        await life.wait_until_idle()
+        assert notes(h) == {"party": fact["text"]}
+        told = h.fake.sent[-1]
+        assert told.text == (
+            "You said: “The party is on the 5th.”\n"
+            "I corrected my note. It said: “The party is on the 4th.”"
+        )
+        [undo] = told.buttons
+        watching.raw = ""
+        await life.say(typed("save_memory", key="tea", content="Green"))  # newer: it stays
+        h.fake.press(undo, message=told)
+        await life.until(lambda: notes(h)["party"] == "The party is on the 4th.")
+        await life.wait_until_idle()
+        assert notes(h).keys() == {"party", "tea"}
+        assert h.texts()[-1] == "Restored: party."

@@ -135,8 +135,9 @@ class Memory:
                             message.reply.set(await self._command(settle))
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
-                        case Undo():
-                            message.reply.set(await self._command(self._store.undo))
+                        case Undo(code=code):
+                            undo = partial(self._store.undo, code)
+                            message.reply.set(await self._command(undo))
                         case _:
                             assert_never(message)
                 nursery.cancel_scope.cancel()

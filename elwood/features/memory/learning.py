@@ -84,7 +84,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class LearningQuestion(msgspec.Struct, frozen=True):
-    """A question to the owner; each of *answers* is the command of a button."""
+    """A message to the owner; each of *answers* is the command of a button."""
 
     text: str
     answers: tuple[str, ...]
@@ -192,9 +192,10 @@ def plan_changes(
 ) -> LearningPlan:
     """Plan the changes for the facts *found* in one pass.
 
-    *known* facts are skipped.  Untrusted observations neither promote nor correct anything.  Ask
-    the owner once about a fact from `threshold` conversations, or a correction; in mode `auto`
-    it is kept without a question unless it contradicts a known fact.
+    *known* facts are skipped.  Untrusted observations neither promote nor correct anything.  A
+    correction replaces the note, and the owner is told how to undo that.  Ask the owner once about
+    a fact from `threshold` conversations; in mode `auto` it is kept without a question unless it
+    contradicts a known fact.
     """
     if settings.mode == "off":
         return LearningPlan()
@@ -219,9 +220,11 @@ def plan_changes(
             corrects = seen[-1].kind == "correction" and 0 < len(rival) <= MAX_TEXT
             if any(one.asked for one in seen):
                 continue
-            if not corrects and conversations(seen) < settings.threshold:
+            if corrects:
+                questions.append(_report_correction(seen[-1], rival))
+            elif conversations(seen) < settings.threshold:
                 continue
-            if settings.mode == "auto" and (corrects or (not rival and len(ways) == 1)):
+            if corrects or (settings.mode == "auto" and not rival and len(ways) == 1):
                 kept[key] = _note_draft(seen[-1])
                 waiting = {name: one for name, one in waiting.items() if one.key != key}
                 break
@@ -316,6 +319,16 @@ def _question(one: Observation, rival: str) -> LearningQuestion:
     before = f"\nMy note says: {_quote(rival)}" if rival else ""
     text = f"You said: {_quote(one.text)}{before}\nShall I remember this?"
     return LearningQuestion(text, (f"/memory keep {one.code}", f"/memory drop {one.code}"))
+
+
+def _report_correction(one: Observation, rival: str) -> LearningQuestion:
+    text = f"You said: {_quote(one.text)}\nI corrected my note. It said: {_quote(rival)}"
+    return LearningQuestion(text, (f"/memory undo {batch_code(one.batch)}",))
+
+
+def batch_code(batch: str) -> str:
+    """Return the code of the changes of a pass in commands."""
+    return _hash(batch)[:CODE]
 
 
 def _quote(text: str) -> str:

@@ -134,7 +134,9 @@ class Forget(Request[CommandResult], frozen=True, kw_only=True):
 
 
 class Undo(Request[CommandResult], frozen=True, kw_only=True):
-    """Undo the newest batch of changes."""
+    """Undo the newest batch of changes, of this *code* if given."""
+
+    code: str = ""
 
 
 class GetOverview(Request[MemoryOverview], frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ USAGE = (
     "/memory facts, preferences, procedures, episodes or archived lists only those notes.\n"
     "/memory pending lists the facts that I noticed but do not remember yet.\n"
     "/memory keep CODE remembers one of them, /memory drop CODE drops it.\n"
-    "/memory undo removes or restores the notes that I changed last."
+    "/memory undo removes or restores the notes that I changed last, or those of a code."
 )
 EMPTY = "I have no notes yet. Say “remember that …” and I will keep it."
 MORE = "/help memory lists the commands."
@@ -166,8 +166,8 @@ async def _run_subcommand(
     given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]
 ) -> str:
     match given.split(maxsplit=1):
-        case ["undo"]:
-            return (await memory.ask(Undo())).text
+        case ["undo", *code]:
+            return (await memory.ask(Undo(code="".join(code)))).text
         case ["search", words]:
             found = await search_all(searches, (words,), LISTED)
             return format_results(found, MAX_SHOWN) or NOTHING

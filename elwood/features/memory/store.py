@@ -24,6 +24,7 @@ from elwood.features.memory.learning import (
     MAX_PENDING,
     LearningPlan,
     Observation,
+    batch_code,
     digests,
     observations_of,
     plan_changes,
@@ -514,12 +515,12 @@ class NoteStore:
         path = self.files.path(key)
         return _is_key(key) and (path.is_symlink() or (path.exists() and not path.is_dir()))
 
-    def undo(self) -> str:
-        """Undo the newest batch; return a message that lists its notes by subject.
+    def undo(self, code: str = "") -> str:
+        """Undo the newest batch, of this *code* if given; return a message with its subjects.
 
         Raises DiskFull, JournalBroken, DatabaseUnusable.
         """
-        batches = self._undo_log.read()
+        batches = [b for b in self._undo_log.read() if not code or batch_code(b.id) == code]
         if not batches:
             return "There is nothing to undo."
         return self._undo_batch(batches[-1], for_good=batches[-1].learned)

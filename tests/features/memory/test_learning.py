@@ -32,6 +32,7 @@ from elwood.features.memory.learning import (
     LearningPlan,
     Observation,
     Unreadable,
+    batch_code,
     draft_of,
     list_observations,
     observation_of,
@@ -130,13 +131,15 @@ def test_a_correction_needs_to_be_said_once() -> None:
     old, stale = kept("4 May", "birthday"), seen("4 May!", "birthday")
     new = seen("5 May", "birthday", kind="correction", at=9.0)
 
-    notes = apply(plan_changes([new], [stale], [old], AUTO), [stale], [old])
-    assert [(key, note.text, note.status) for key, note in notes.items()] == [
-        ("birthday", "5 May", "active")
-    ]
-    [question] = plan_changes([new], [stale], [old], SUGGEST).questions
-    assert "5 May" in question.text
-    assert "4 May" in question.text
+    for settings in (AUTO, SUGGEST):
+        plan = plan_changes([new], [stale], [old], settings)
+        notes = apply(plan, [stale], [old])
+        assert [(key, note.text, note.status) for key, note in notes.items()] == [
+            ("birthday", "5 May", "active")
+        ]
+        [told] = plan.questions
+        assert told.text == "You said: “5 May”\nI corrected my note. It said: “4 May”"
+        assert told.answers == (f"/memory undo {batch_code(new.batch)}",)
 
 
 def test_an_untrusted_fact_does_not_block_the_same_from_the_owner() -> None:
