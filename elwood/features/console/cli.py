@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import msgspec
 
@@ -120,9 +121,18 @@ def _find_screen(config: Config, note: str = "", *, watches: bool = False) -> Fr
         return None
     how = {"history": config.get(Paths).state / "history", "note": note, "watches": watches}
     how["settings"] = config.get(ConsoleSettings)
+    how["open_new"] = None if watches else partial(_open_new, config.get(Paths).runtime)
     return lambda connection, name, commands: int(
         sit(connection, session=name, commands=list(commands.items()), **how)
     )
+
+
+def _open_new(runtime: Path) -> tuple[socket.socket, str]:
+    """Attach to a new conversation.  Raises CliFailure."""
+    joined = client.attach(runtime, f"chat-{secrets.token_hex(4)}", "talk")
+    if joined is None:
+        raise CliFailure("Elwood is not running here. Start it with: elwood run")
+    return joined
 
 
 def _read_message(text: str | None) -> str:

@@ -34,7 +34,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from elwood.agent.channels import frames
 from elwood.features.console import drawing
 from elwood.features.console.client import GONE, decode_frame
-from elwood.features.console.drawing import ASKS, NUMBERS, Line
+from elwood.features.console.drawing import ASKS, DIM, NUMBERS, Line
 from elwood.features.console.editing import (
     LineCompleter,
     PastedBlocks,
@@ -64,6 +64,10 @@ ESC = 0.1
 MAX_ITEMS, MAX_PENDING = 60, 1000
 # Bytes buffered for an Elwood that does not read.
 MAX_UNSENT = 4 * frames.MAX_FRAME
+# Answers in the background: each is a client, as `MAX_CLIENTS` counts them.
+MAX_BACKGROUND = 4
+# Attaches to a new conversation; returns the connection and its name.  Raises CliFailure.
+OpenNew = Callable[[], tuple[socket.socket, str]]
 # Rows of the input, and of its completions.
 INPUT_ROWS, MENU_ROWS = 8, 6
 _PLAIN = "noreverse bg:default fg:default"
@@ -92,14 +96,16 @@ def sit(
     note: str = "",
     watches: bool = False,
     settings: ConsoleSettings | None = None,
+    open_new: OpenNew | None = None,
 ) -> int:
     """Talk over an attached *connection* until Ctrl-D, ``/quit`` or the end of Elwood.
 
     *commands* have descriptions for the completion; *note* is printed first.  With *watches* there
-    is no input.  Return an exit code.  The terminal is always restored.
+    is no input.  With *open_new*, Ctrl-B begins a new conversation while the answer continues in
+    the background.  Return an exit code.  The terminal is always restored.
     """
     colors = choose_colors(settings or ConsoleSettings(), os.environ.get("COLORFGBG", ""))
-    screen = _Screen(session, history, commands, watches, colors)
+    screen = _Screen(session, history, commands, watches, colors, open_new)
     return asyncio.run(screen.run(connection, note))
 
 
@@ -113,9 +119,13 @@ class _Screen:
         commands: Sequence[tuple[str, str]],
         watches: bool,
         colors: Mapping[str, str],
+        open_new: OpenNew | None,
     ) -> None:
+        self._open_new = open_new
+        # Conversations that answer in the background; whether a new one is being opened.
+        self._background: list[ConversationView] = []
+        self._is_opening = False
         self._view = ConversationView(session, lambda: secrets.token_hex(8), watches=watches)
-        self._gone = GONE.format(session)
         self._watches = watches
         self._writer: asyncio.StreamWriter | None = None
         # Items printed, items to print, and whether an editor has the terminal.
@@ -185,14 +195,16 @@ class _Screen:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._end, 128 + number)
         connection.setblocking(False)
-        reader, self._writer = await asyncio.open_connection(sock=connection)
+        reader, writer = await asyncio.open_connection(sock=connection)
+        self._writer = writer
 
         def start() -> None:
             self._width = self._size().columns
             if note:
                 self._print(partial(drawing.markdown, note))
             self._flush()
-            for task in (self._read(reader), self._draw(), self._tick()):
+            self._app.create_background_task(self._read(self._view, reader, writer))
+            for task in (self._draw(), self._tick()):
                 self._app.create_background_task(task)
 
         try:
@@ -200,6 +212,9 @@ class _Screen:
             with patch_stdout():
                 code = await self._app.run_async(pre_run=start, set_exception_handler=False)
             self._act(self._view.leave())
+            for view in self._background:
+                still = f"“{view.name}” still answers. To see it: elwood chat --session "
+                self._print(partial(drawing.words, still + view.session, style=ASKS))
             if self._last_words:
                 self._print(partial(drawing.words, self._last_words, style=ASKS))
             self._flush()
@@ -221,20 +236,62 @@ class _Screen:
 
     # --- Frames from Elwood -------------------------------------------------------------------
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        rest, words = b"", self._gone
+    async def _read(
+        self, view: ConversationView, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Read the frames for *view*, in the background until its messages are answered."""
+        rest, words = b"", GONE.format(view.session)
         try:
             while len(rest) <= frames.MAX_FRAME and (data := await reader.read(64 * 1024)):
                 *whole, rest = (rest + data).split(b"\n")
                 for line in whole:
-                    self._act(self._view.take(decode_frame(line), time.monotonic()))
+                    self._take(view, decode_frame(line))
                 self._changed.set()
                 self._flush()
+                if view is not self._view and not view.has_work:
+                    words = ""
+                    break
         except CliFailure as error:
             words = str(error)
         except OSError:
             pass  # this is the end of the connection, too
-        self._end(1, words)
+        finally:
+            writer.close()
+        if view is self._view:
+            self._end(1, words)
+            return
+        self._background.remove(view)
+        self._view.in_background = len(self._background)
+        if words:
+            self._print(partial(drawing.words, words, style=ASKS))
+        self._flush()
+
+    def _take(self, view: ConversationView, frame: frames.Frame) -> None:
+        now = time.monotonic()
+        if view is self._view:
+            self._act(view.take(frame, now))
+        else:
+            self._act(self._view.take_from_background(view, frame, now))
+
+    async def _begin_other(self, open_new: OpenNew) -> None:
+        """Begin a new conversation; the present one continues in the background."""
+        try:
+            connection, session = await asyncio.to_thread(open_new)
+            connection.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=connection)
+        except (CliFailure, OSError) as error:
+            self._view.refuse(str(error))
+            return
+        finally:
+            self._is_opening = False
+        note = f"“{self._view.name}” continues in the background."
+        self._print(partial(drawing.words, note, style=DIM))
+        self._background.append(self._view)
+        self._view, self._writer = self._view.begin_other(session), writer
+        self._view.in_background = len(self._background)
+        self._view.change_line(self._buffer.text)
+        self._app.create_background_task(self._read(self._view, reader, writer))
+        self._do(())
 
     def _act(self, actions: Sequence[Action]) -> None:
         """Carry out the actions of an event; printed items appear at the next flush."""
@@ -336,6 +393,7 @@ class _Screen:
         typing = ~is_searching
         is_empty = typing & Condition(lambda: not self._buffer.text)
         can_answer = typing & Condition(lambda: self._view.can_answer)
+        can_begin = Condition(lambda: self._open_new is not None and self._view.is_busy)
         focused = typing & Condition(lambda: self._view.has_focus)
 
         def press(event: KeyPressEvent) -> None:
@@ -349,6 +407,7 @@ class _Screen:
             ("c-c", True, lambda _: self._do(self._view.interrupt())),
             ("<sigint>", True, lambda _: self._do(self._view.interrupt())),
             ("c-d", is_empty, lambda _: self._end()),
+            ("c-b", typing & can_begin, self._to_background),
             ("c-g", typing, self._edit),
             ("c-o", typing, lambda _: self._do(self._view.open())),
             ("<bracketed-paste>", True, self._paste),
@@ -377,6 +436,8 @@ class _Screen:
         self._view.note_key(time.monotonic(), can_send=unsent <= MAX_UNSENT)
 
     def _enter(self, event: KeyPressEvent) -> None:
+        if self._is_opening:
+            return  # the line is for the new conversation
         completion = self._buffer.complete_state
         text = self._pasted.unfold(self._buffer.text)
         if completion and completion.current_completion and not text.startswith("/"):
@@ -389,6 +450,14 @@ class _Screen:
             self._buffer.cancel_completion()
         else:
             self._do(self._view.escape())
+
+    def _to_background(self, event: KeyPressEvent) -> None:
+        if len(self._background) >= MAX_BACKGROUND:
+            why = f"{MAX_BACKGROUND} answers are in the background. Wait until one is done."
+            self._view.refuse(why)
+        elif self._open_new is not None and not self._is_opening:
+            self._is_opening = True
+            self._app.create_background_task(self._begin_other(self._open_new))
 
     def _edit(self, event: KeyPressEvent) -> None:
         """Open the line in $EDITOR; frames that arrive until it closes are printed afterwards."""

@@ -30,7 +30,10 @@ MAX_SENT = 100
 MAX_WAITING, ONE_LINE = 3, 100
 # Hints of the bottom line; the last ones are omitted if they do not fit, and then the model.
 HINT = "Ctrl-D to quit · / commands · @ files · Alt-Enter new line · Ctrl-R history · Ctrl-G editor"
-BUSY_HINT = "Esc to stop · messages sent now join this answer · Ctrl-O for details"
+BUSY_HINT = (
+    "Esc to stop · Ctrl-B to the background · Ctrl-O for details · "
+    "messages sent now join this answer"
+)
 ASK_HINT = "Tab to answer"
 FOCUS_HINT = "press a key to answer · Esc to put it aside · Tab for the next question"
 NO_KEY = "That key has no answer here. Press Esc to put the question aside."
@@ -106,7 +109,9 @@ class ConversationView:
     """
 
     def __init__(self, session: str, new_id: Callable[[], str], *, watches: bool = False) -> None:
-        self._session = session
+        self.session = session
+        # Number of other conversations that answer in the background.
+        self.in_background = 0
         self._new_id = new_id
         self._watches = watches
         self._actions: list[Action] = []
@@ -144,6 +149,16 @@ class ConversationView:
     @property
     def is_busy(self) -> bool:
         return self._state.busy
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a message has no answer yet."""
+        return self._state.busy or self._state.waiting > 0
+
+    @property
+    def name(self) -> str:
+        """The title of the conversation, or its name."""
+        return drawing.safe(one_line(self._state.title, 40)) or self.session
 
     @property
     def can_answer(self) -> bool:
@@ -193,6 +208,32 @@ class ConversationView:
                 pass  # it is for `once`
             case _:
                 assert_never(frame)
+        return self._take_actions()
+
+    def begin_other(self, session: str) -> "ConversationView":
+        """Return the view of the new *session*; it also has the open questions of this one."""
+        other = ConversationView(session, self._new_id)
+        other._boxes = {id_: one for id_, one in self._boxes.items() if not one.is_reply}
+        other._asked_at = self._now
+        return other
+
+    def take_from_background(
+        self, other: "ConversationView", frame: frames.Frame, now: float
+    ) -> list[Action]:
+        """Show the answers and questions of a conversation in the background; note its state."""
+        self._now = now
+        match frame:
+            case frames.Message(is_old=False, is_said=False):
+                head = f"“{other.name}” in the background. To continue it: elwood chat --session "
+                self._print(partial(drawing.words, head + other.session, style=DIM))
+                # Choices of an answer belong to the other conversation.
+                choices = () if frame.is_reply else frame.choices
+                shown = msgspec.structs.replace(frame, is_reply=False, choices=choices)
+                self._show_message(shown)
+            case frames.Changed():
+                self._update_question(frame)
+            case frames.State():
+                other.take(frame, now)
         return self._take_actions()
 
     def _show_message(self, posted: frames.Message) -> None:
@@ -452,6 +493,10 @@ class ConversationView:
             self._turn = _Turn()
         return self._take_actions()
 
+    def refuse(self, why: str) -> None:
+        """Show why a key has no effect."""
+        self._hint = why
+
     def leave(self) -> list[Action]:
         """Print the unfinished answer and the open questions."""
         self._keep_writing()
@@ -542,7 +587,9 @@ class ConversationView:
         if self.can_answer:
             usual = FOCUS_HINT if self._focus else f"{ASK_HINT} · {usual}"
         hint = self._hint or usual
-        names = (drawing.safe(one_line(name, 28)) for name in (self._session, self._state.model))
+        if self.in_background:
+            hint = f"{self.in_background} in the background · {hint}"
+        names = (drawing.safe(one_line(name, 28)) for name in (self.session, self._state.model))
         parts = [*filter(None, names), *hint.split(" · ")]
         while len(parts) > 2 and len(" · ".join(parts)) >= columns:
             parts.pop(-1 if len(parts) > 3 or not self._state.model else 1)

@@ -45,11 +45,11 @@ from elwood.agent.channels.frames import (
 )
 from elwood.features.console import view
 from elwood.features.console.client import GONE
-from elwood.features.console.screen import sit
+from elwood.features.console.screen import OpenNew, sit
 from elwood.features.console.settings import ConsoleSettings
 from tests.features.console.sitting import COMMANDS, PATIENCE, PlayedApp
 
-CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x03", "\x04", "\x1b", "\r", "\t"
+CTRL_B, CTRL_C, CTRL_D, ESC, ENTER, TAB = "\x02", "\x03", "\x04", "\x1b", "\r", "\t"
 UP, DOWN = "\x1b[A", "\x1b[B"
 ASKED = Message(
     id="a",
@@ -88,6 +88,7 @@ def sitting(
     watches: bool = False,
     output: Output | None = None,
     settings: ConsoleSettings | None = None,
+    open_new: OpenNew | None = None,
 ) -> Iterator[Table]:
     here, there = socket.socketpair()
     with create_pipe_input() as keys:
@@ -102,6 +103,7 @@ def sitting(
                     commands=COMMANDS,
                     watches=watches,
                     settings=settings,
+                    open_new=open_new,
                 )
                 table.codes.append(code)
 
@@ -164,6 +166,41 @@ def test_typed_lines_are_sent_and_stored_in_the_history(tmp_path: Path) -> None:
     assert table.codes == [0]
 
 
+@pytest.mark.usefixtures("hasty")
+def test_ctrl_b_lets_an_answer_continue_in_the_background(tmp_path: Path) -> None:
+    """The prompt is free; a question and the answer of the first conversation still arrive."""
+    others: list[PlayedApp] = []
+
+    def open_new() -> tuple[socket.socket, str]:
+        here, there = socket.socketpair()
+        others.append(PlayedApp(there))
+        return here, f"chat-{len(others)}"
+
+    with sitting(tmp_path / "history", open_new=open_new) as table:
+        table.type(f"one{ENTER}")
+        assert table.receive() == "one"
+        table.app.send(State(busy=True), Writing("so far"))
+        while not others:
+            table.type(CTRL_B)
+            table.thread.join(0.02)
+        [other] = others
+        other.send(State())
+        table.type("draft")
+        while not other.has_message(0.05):
+            table.type(ENTER)
+        assert other.receive().text == "draft"
+        table.app.send(ASKED)
+        while not other.has_message(0.05):
+            table.type(f"\x15{TAB}y")
+        assert other.receive().text == "/allow X once"
+        table.app.send(Message(id="r", text="done", is_reply=True), State())
+        assert table.app.is_at_end(), "its connection is closed when it is done"
+        table.type(CTRL_D)
+        assert other.is_at_end()
+    assert table.codes == [0]
+
+
+@pytest.mark.usefixtures("hasty")
 def test_a_pasted_block_is_one_message(tmp_path: Path) -> None:
     with sitting(tmp_path / "history") as table:
         table.type(f"a {pasted('abcd' * 500)}\x7fb{ENTER}")
