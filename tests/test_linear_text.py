@@ -407,7 +407,7 @@ REASONS: dict[str, str] = {
         "agent.models.check.check_prices "
         "agent.models.providers.make_provider agent.models.settings.can_think "
         "agent.session.paging.page agent.session.rights.refusal "
-        "agent.session.restored.closing_entries agent.session.reading.cli.newest_calls "
+        "agent.tools.tool.always agent.session.restored.closing_entries agent.session.reading.cli.newest_calls "
         "agent.session.reading.export.export_conversation features.backup.rules.member "
         "features.console.drawing.box "
         "features.console.drawing.summarize_question features.console.drawing.draw_decision "
@@ -431,7 +431,7 @@ REASONS: dict[str, str] = {
         "foundation.storage.files.refuse_binary foundation.storage.journal.write_line"
     ),
     "rich draws it in the process of the terminal, 64,000 characters in 2 s at worst": (
-        "features.console.drawing.markdown"
+        "features.console.drawing.markdown features.console.drawing.draw_steps"
     ),
     "the text is only compared or passed on": (
         "agent.session.extension.build_reminder agent.session.turn.quoting.is_public "
