@@ -92,6 +92,7 @@ async def test_every_command_of_the_menu_answers(busy_home: Home, is_used: bool)
             assert SAID.get(name, ("", ""))[is_used] in text, (name, text)
             assert len(text) < 2_500, (name, len(text))
             assert menu[name] in await life.say(f"/help {name}")
+        assert SAID["help"][0] in await life.say("/start from_a_link")
         assert "Did you mean /model?" in await life.say("/modle")
         tool, status = await life.say("/tool act"), await life.say("/status")
         assert f"Calls in this conversation: {int(is_used)}" in tool

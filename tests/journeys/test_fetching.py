@@ -3,15 +3,17 @@
 import pytest
 import trio
 
+from elwood.agent.conversation.message import Completion
 from elwood.agent.media.settings import MediaSettings
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Fetched, Received, Replied
 from tests.fake_http import Reply, Request, json_reply
 from tests.fake_telegram import OWNER
-from tests.journeys.home import OTHER, OTHERS, Home, Life
+from tests.journeys.home import OTHER, OTHERS, Home, Life, follow_message
 
 # Seconds that the service needs for a recording.
 LONG = 100.0
-FETCHING = "fetching the voice message"
+FETCHING = "listening to the voice message, 0:12"
 
 
 class Ears:
@@ -80,6 +82,29 @@ async def test_a_slow_download_does_not_block_the_chat(h: Home) -> None:
         assert h.texts()[0].startswith("I am fetching the document.")
         await life.wait_until_idle()
         assert h.texts()[-1].endswith("\nread this")
+    assert h.broken_promises() == []
+
+
+async def test_a_spoken_stop_stops_earlier_work_only(h: Home) -> None:
+    ears = Ears(h, 1.0)
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.sleep(20)
+        return follow_message(request)
+
+    h.think = think
+    async with h.life() as life:
+        speak(h, b"Stop!")
+        await life.wait_until_idle()
+        assert len(h.texts()) == 1
+        assert h.texts()[0].endswith("Stop!")
+        h.fake.say("write a poem")
+        await life.until(lambda: len(h.asked) == 2)
+        speak(h, b"Stop!")
+        await life.until(lambda: len(h.texts()) > 1)
+        await life.wait_until_idle()
+        assert h.texts()[1] == "Stopped. I was still writing the answer."
+        assert (len(h.asked), len(ears.heard)) == (2, 2)
     assert h.broken_promises() == []
 
 

@@ -59,6 +59,13 @@ class PendingFile(msgspec.Struct, frozen=True, kw_only=True):
     duration: int = 0  # seconds of a recording
     is_speech: bool = False  # words of the sender, to be transcribed
 
+    @property
+    def progress(self) -> str:
+        """The work on it, as in "I am …"."""
+        if not self.is_speech:
+            return f"fetching the {self.kind}"
+        return f"listening to the {self.kind}, {self.duration // 60}:{self.duration % 60:02}"
+
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """The result of fetching a pending file."""

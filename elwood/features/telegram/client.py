@@ -464,6 +464,10 @@ def _explain_download(error: Failure) -> str:
     return explain(error)
 
 
+# Refused downloads that another attempt cannot change.
+NOT_RETRIED = (400, 401, 403, 404)
+
+
 class Downloads:
     """Download files that people sent, from the API or from the folder *local_files*."""
 
@@ -489,7 +493,8 @@ class Downloads:
                 return await self._blocking(read)
             except FAILURES as error:
                 left -= 1
-                if not left or (isinstance(error, TelegramError) and error.code == 400):
+                is_final = isinstance(error, TelegramError) and error.code in NOT_RETRIED
+                if not left or is_final:
                     log.warning("file not downloaded", extra={"why": explain(error)})
                     raise NotFetched(_explain_download(error)) from error
                 hint = error.retry_after if isinstance(error, TelegramError) else None

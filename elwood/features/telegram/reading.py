@@ -116,6 +116,8 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
         return None
     text, answered = _text(message), message.reply_to_message
     name = re.compile(rf"(^|\s)(/\w+)?@{re.escape(us.username)}\b", re.IGNORECASE)
+    if message.chat.type == "private":  # a command for another bot was copied
+        text = re.sub(r"^(/\w+)@\w+", r"\1", text)
     is_named = name.search(text) is not None
     # Every message of a topic "replies" to its first one; that is not a reply to its creator.
     is_answer = answered is not None and answered.forum_topic_created is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import find_opening, remove_opening
+from elwood.agent.conversation.message import ReceivedFile, find_opening, remove_opening
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
@@ -60,6 +60,15 @@ def turn(
 
 def back(*notes: str, weekly: str = "") -> str:
     return recall({DAY: "".join(notes)}, weekly, DAY)
+
+
+def test_a_picture_without_words_is_a_request() -> None:
+    picture = ReceivedFile(path="a.jpg", size=1, sha256="", about="a picture")
+    asked = [Received("1", "", "me", ROUTE, 0.0, files=(picture,))]
+    found = summarize_turn(0.0, asked, [], Replied("t1", "t1", (), ROUTE, "A cat."), CLEAN)
+
+    assert found is not None
+    assert "`(a file)`" in add("", "tg-1", found, UTC)
 
 
 def test_a_turn_is_noted_with_its_request_calls_and_decisions() -> None:

@@ -149,6 +149,14 @@ async def test_in_a_group_only_messages_for_us_are_handled() -> None:
         assert house.inbound[0].route.reply_to is not None
 
 
+async def test_in_private_a_command_for_another_bot_is_ours() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.say("/new@other_bot")
+        fake.say("tell @other_bot")
+        await house.until(lambda: len(house.inbound) == 2)
+        assert house.texts == ["/new", "tell @other_bot"]
+
+
 async def test_a_refused_message_is_not_silently_lost(jumping_clock: MockClock) -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         answers: Iterator[Refused | Busy | Taken] = iter(

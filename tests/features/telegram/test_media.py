@@ -245,6 +245,16 @@ async def test_the_oldest_files_are_removed_and_the_sender_is_notified() -> None
         ]
 
 
+@pytest.mark.parametrize("code", [401, 403, 404])
+async def test_a_refused_download_is_not_retried(code: int) -> None:
+    async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
+        fake.fault("getFile", code=code, description="Forbidden", times=2)
+        fake.say(None, photo=fake.photo(JPEG, 800, 600))
+        [refused] = await house.fetched()
+        assert refused.troubles[0].startswith("I could not download the picture")
+        assert fake.counts["getFile error"] == 1
+
+
 async def test_a_failed_download_is_reported_after_retries(jumping_clock: MockClock) -> None:
     async with fake_telegram(clock=at_start) as fake, intake(fake) as house:
         fake.fault("download", code=502, times=2)

@@ -245,7 +245,9 @@ class Commands:
         return answer_tree(history, call.given, zone, self._log.state.title, self._core.redactor)
 
     async def help(self, call: CommandCall) -> CommandAnswer:
-        return CommandAnswer(help_text(self._known.all, call.given))
+        # Telegram's /start can have the parameter of a link.
+        given = "" if command_name(call.received) == "start" else call.given
+        return CommandAnswer(help_text(self._known.all, given))
 
     async def ask_beside(self, call: CommandCall) -> CommandAnswer:
         """Answer a side question from a copy of the conversation as it is now."""

@@ -182,7 +182,7 @@ class Turn(msgspec.Struct):
         """The running calls, or the file being fetched; empty if nothing runs."""
         open_ = [call.started for call in self.unended]
         running = [f"{one.tool} {one.target}".strip() for one in open_ if one is not None]
-        files = [f"fetching the {file.kind}" for one in self.inputs for file in one.pending]
+        files = [file.progress for one in self.inputs for file in one.pending]
         return ", ".join(running or files[:1])
 
     @property
@@ -319,7 +319,7 @@ def summarize_turn(
     given, calls = list(inputs), list(receipts)
     if replied.quiet and not calls:
         return None
-    own = [one for one in given if not one.untrusted and one.text.strip()]
+    own = [one for one in given if not one.untrusted and (one.text.strip() or one.files)]
     forgets = any(one.forgets for one in calls)
     tells = not (forgets or label.untrusted)
     return FinishedTurn(
@@ -346,7 +346,8 @@ def describe_message(received: Received) -> str:
     if received.bounds is not None:
         of = received.bounds.parent
         return f"(a child run of {of})" if of else f"(the task {received.bounds.owner})"
-    return plain_words(_strip_quotation(received.text)) or received.missing
+    words = plain_words(_strip_quotation(received.text)) or received.missing
+    return words or ("(a file)" if received.files else "")
 
 
 def _strip_quotation(text: str) -> str:

@@ -11,7 +11,8 @@ import trio
 
 from elwood.agent.conversation.message import FetchedFile, Prompt
 from elwood.agent.conversation.run import without_child
-from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.conversation.settings import Owner, TurnSettings
+from elwood.agent.conversation.stop_words import says_stop
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.people.messages import RemovedPeople
 from elwood.agent.session.core import Core
@@ -361,7 +362,10 @@ class TurnRunner:
         for received in turn.inputs:
             for file in received.pending:
                 found = await channels.get_by_route(received.route).fetch(self._log.id, file)
-                await self._log.keep(Fetched(turn.id, received.id, self._screen_file(found)))
+                found = self._screen_file(found)
+                await self._log.keep(Fetched(turn.id, received.id, found))
+                if self._is_spoken_stop(received, found.words):
+                    self.stop(None)
         hidden = turn.hidden
         if not hidden:
             return None
@@ -378,6 +382,13 @@ class TurnRunner:
         told = Replied(f"{hidden[-1].id}:files", None, (), route, troubles)
         await self._delivery.accept(told, joined)
         return None
+
+    def _is_spoken_stop(self, received: Received, words: str) -> bool:
+        """Return True if a recording of the person says to stop earlier work of this turn."""
+        turn, (_, _, said) = self._log.turn, words.partition("]\n")
+        is_later = received.id != turn.message
+        languages = self._core.config.get(Owner).languages
+        return is_later and not received.untrusted and says_stop(said, languages)
 
     def _screen_file(self, found: FetchedFile) -> FetchedFile:
         """Remove secrets from the fetched text."""
