@@ -293,7 +293,7 @@ CALLS: dict[str, Called] = {
         *adding.find_remedies(t, (), network=False, exists=lambda path: False)
     ],
     "features.mcp.questions.answer_to": lambda t: questions.answer_to(
-        questions.ServerQuestion("", (), {"a": {"type": "integer"}, "b": {}}, ("a",)), f"a=1;{t}"
+        questions.ServerQuestion("", (), "a", {"enum": [t]}), t
     ),
     "features.mcp.results.fit_text": lambda t: results.fit_text(t, "received/x", {}),
     "features.mcp.results.format_listing": lambda t: results.format_listing(
@@ -346,7 +346,7 @@ MORE: dict[str, Called] = {
     "features.mcp.definitions.describe_tool": lambda t: definitions.describe_tool(tool_with(t)),
     "features.mcp.definitions.refusal": lambda t: definitions.refusal(tool_with(t)),
     "features.mcp.tools.rank_tools": lambda t: rank_tools(t, []),
-    "features.mcp.questions.question": lambda t: questions.question("x", {"message": t}),
+    "features.mcp.questions.questions": lambda t: questions.questions("x", {"message": t}),
     "features.mcp.results.render": lambda t: results.render(
         [{"type": "text", "text": t}, {"type": "resource_link", "uri": t}], {"a": t}, "received/x"
     ),

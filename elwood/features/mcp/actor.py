@@ -17,6 +17,7 @@ from elwood.features.mcp.definitions import Offer, ToolDefinition, compare, desc
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import (
     LOGIN,
+    Asker,
     CallDone,
     CallFailed,
     CallTool,
@@ -32,7 +33,7 @@ from elwood.features.mcp.messages import (
     Steered,
     error_text,
 )
-from elwood.features.mcp.questions import ServerQuestion, answer_to, question
+from elwood.features.mcp.questions import ServerQuestion, answer_to, questions
 from elwood.features.mcp.results import (
     Block,
     Rendered,
@@ -111,7 +112,7 @@ class McpServer:
         connect: Connect,
         show: Callable[[Sequence[ToolDefinition], Mapping[str, str]], object],
         keep: Callable[[Rendered], Awaitable[str]],
-        tell: Callable[[str, Sequence[str]], Awaitable[bool]],
+        tell: Callable[[str, Sequence[str], Asker | None], Awaitable[bool]],
         rss: Callable[[], int],
         blocking: Blocking,
         errors: LastWords,
@@ -148,7 +149,10 @@ class McpServer:
         self._scope = trio.CancelScope()
         self._life: trio.Nursery | None = None
         self._question: ServerQuestion | None = None
-        self._reply: Reply[Block] = Reply()
+        self._is_asking = False
+        self._reply: Reply[Block | None] = Reply()
+        # Who made each call in progress, and where.
+        self._askers: dict[int, Asker | None] = {}
 
     async def load(self) -> None:
         """Load the accepted tools and publish them to the model."""
@@ -194,7 +198,7 @@ class McpServer:
                             f"The MCP server {self.name} keeps failing, so I stopped trying: "
                             f"{self._why}. Type /mcp restart {self.name} to start it again."
                         )
-                    nursery.start_soon(self._tell, words, (f"/mcp restart {self.name}",))
+                    nursery.start_soon(self._tell, words, (f"/mcp restart {self.name}",), None)
                 else:
                     self._restart_at = trio.current_time() + delay
                     await trio.sleep(delay)
@@ -303,7 +307,7 @@ class McpServer:
                 f"The MCP server {self.name} has new or changed tools: "
                 f"{one_line(names, 500)}. They are off until you accept them."
             )
-            nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",))
+            nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",), None)
 
     def _compare(self) -> Offer:
         book = self._book
@@ -396,6 +400,7 @@ class McpServer:
         self._used += 1
         number = self._used
         self._calls[number] = label = _label(request)
+        self._askers[number] = request.asker
         try:
             async with self._slots:
                 with show_wait(label):
@@ -411,7 +416,7 @@ class McpServer:
                 self._life.start_soon(self._check_alive, connection)
             raise
         finally:
-            del self._calls[number]
+            del self._calls[number], self._askers[number]
             self._last_call = trio.current_time()
         return CallDone(await self._keep(rendered) if rendered.files else rendered.text, failed)
 
@@ -445,22 +450,35 @@ class McpServer:
                 return render(result.content, result.structured, folder), result.failed
 
     async def _elicit(self, form: Block) -> Block:
-        """Put the server's question to the owner; cancel it if no call is in progress."""
-        if not self._calls or self._question is not None:
+        """Put the fields of the server's form to the owner, where the newest call was made.
+
+        Cancel it if no call is in progress, or if the answers take too long.
+        """
+        if not self._calls or self._is_asking:
             return {"action": "cancel"}
-        prompt = question(self.name, form)
-        if isinstance(prompt, str):
-            words = f"The MCP server {self.name} asked a question, and I declined: {prompt}."
-            await self._tell(words, ())
+        asker = next(reversed(self._askers.values()), None)
+        steps = questions(self.name, form)
+        if isinstance(steps, str):
+            words = f"The MCP server {self.name} asked a question, and I declined: {steps}."
+            await self._tell(words, (), asker)
             return {"action": "decline"}
-        self._question, self._reply = prompt, Reply()
+        content: dict[str, object] = {}
+        self._is_asking = True
         try:
             with trio.move_on_after(TO_ANSWER):
-                await self._tell(prompt.words, prompt.buttons)
-                return await self._reply.wait()
+                for step in steps:
+                    self._question, self._reply = step, Reply()
+                    await self._tell(step.words, step.buttons, asker)
+                    answer = await self._reply.wait()
+                    if answer is None:
+                        return {"action": "decline"}
+                    content.update(answer)
+                # A page has no fields, so its answer has no content.
+                is_page = form.get("mode") == "url"
+                return {"action": "accept"} | ({} if is_page else {"content": content})
             return {"action": "cancel"}
         finally:
-            self._question = None
+            self._question, self._is_asking = None, False
 
     def _answer_question(self, words: str, *, decline: bool) -> str:
         if (prompt := self._question) is None:
@@ -468,8 +486,8 @@ class McpServer:
         content = {} if decline else answer_to(prompt, words)
         if isinstance(content, str):
             return f"I could not send that answer: {content}."
-        action = {"action": "decline"} if decline else {"action": "accept", "content": content}
-        self._reply.set(action)
+        self._question = None  # until the next step
+        self._reply.set(None if decline else content)
         return f"I told {self.name} that you decline." if decline else "Answer sent."
 
     # --- status and commands for the owner -------------------------------------------------------

@@ -2,6 +2,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from elwood.agent.conversation.route import Route
 from elwood.features.mcp.settings import AddedServer
 from elwood.foundation.runtime import Request, describe
 
@@ -53,6 +54,10 @@ class CallFailed(msgspec.Struct, frozen=True):
     unknown: bool = False  # True if the call may have taken effect
 
 
+Asker = tuple[str, Route]
+"""The principal that caused a call, and where its answer goes."""
+
+
 class CallTool(Request[CallDone | CallFailed], frozen=True, kw_only=True):
     """Call *tool* if its definition is still the accepted one."""
 
@@ -60,12 +65,14 @@ class CallTool(Request[CallDone | CallFailed], frozen=True, kw_only=True):
     pin: str  # hash of the accepted definition
     arguments: dict[str, Any]
     repeats: bool = False  # may be repeated after a crash
+    asker: Asker | None = None
 
 
 class ReadResource(Request[CallDone | CallFailed], frozen=True, kw_only=True):
     """Read the resource *uri*, or list the resources if it is empty."""
 
     uri: str
+    asker: Asker | None = None
 
 
 class ReadPrompt(Request[CallDone | CallFailed], frozen=True, kw_only=True):
@@ -73,6 +80,7 @@ class ReadPrompt(Request[CallDone | CallFailed], frozen=True, kw_only=True):
 
     name: str
     arguments: dict[str, str]
+    asker: Asker | None = None
 
 
 class Steered(msgspec.Struct, frozen=True):

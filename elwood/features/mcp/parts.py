@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
 
+from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.route import Route
 from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
@@ -23,6 +25,7 @@ from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import (
     LOGIN,
     AddServer,
+    Asker,
     NeedsLogin,
     NotConnected,
     RemoveServer,
@@ -267,6 +270,16 @@ def _make_server(
             ],
         )
 
+    async def tell(words: str, buttons: Sequence[str], asker: Asker | None) -> bool:
+        """Tell the owner, in the chat of *asker* if that is the owner in private."""
+        channels, first = core.channels, list[Route]()
+        if asker is not None and asker[0] in channels.owners and asker[1].private:
+            first.append(asker[1])
+        tell_owner = TellOwner(
+            channels.outboxes, lambda: (*first, *channels.owner_routes()), core.redactor
+        )
+        return await tell_owner(words, buttons)
+
     @asynccontextmanager
     async def connect(
         legacy: bool, changed: Callable[[], object], elicit: Callable[[Block], Awaitable[Block]]
@@ -325,7 +338,7 @@ def _make_server(
         keep=lambda rendered: blocking(
             partial(_store_files, core.workspace, f"mcp/{name}", rendered)
         ),
-        tell=core.tell_owner,
+        tell=tell,
         rss=lambda: sum(map(memory_of, family(pids) if pids else ())),
         blocking=blocking,
         errors=errors,

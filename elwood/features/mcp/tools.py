@@ -111,7 +111,11 @@ def make_tool(
 
     async def run(given: dict[str, Any], context: ToolContext) -> Output:
         call = CallTool(
-            tool=tool.name, pin=tool.pin, arguments=given, repeats=rule.effect == "pure"
+            tool=tool.name,
+            pin=tool.pin,
+            arguments=given,
+            repeats=rule.effect == "pure",
+            asker=(context.principal, context.route),
         )
         try:
             result = await server.ask(call)
@@ -276,10 +280,13 @@ def reader_tools(
         return format_answer(server, result, settings[server])
 
     async def read_resource(given: ResourceToRead, context: ToolContext) -> Output:
-        return await ask(given.server, ReadResource(uri=given.uri))
+        asker = context.principal, context.route
+        return await ask(given.server, ReadResource(uri=given.uri, asker=asker))
 
     async def read_prompt(given: PromptToRead, context: ToolContext) -> Output:
-        return await ask(given.server, ReadPrompt(name=given.name, arguments=given.arguments))
+        asker = context.principal, context.route
+        wanted = ReadPrompt(name=given.name, arguments=given.arguments, asker=asker)
+        return await ask(given.server, wanted)
 
     async def plan(given: ResourceToRead | PromptToRead, context: ToolContext) -> Plan:
         await trio.lowlevel.checkpoint()

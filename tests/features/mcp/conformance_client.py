@@ -19,7 +19,7 @@ from elwood.features.mcp import client
 from elwood.features.mcp.login import Redirect, parse_redirect
 from elwood.features.mcp.messages import ServerRefused
 from elwood.features.mcp.parts import http_client
-from elwood.features.mcp.questions import ServerQuestion, answer_to, question
+from elwood.features.mcp.questions import answer_to, questions
 from elwood.features.mcp.settings import ServerSettings
 from elwood.features.mcp.store import LoginStore
 from elwood.foundation.net.http import Client
@@ -53,11 +53,14 @@ class Browser:
 async def elicit(asked: Any) -> dict[str, object]:
     """Answer with the default values."""
     await trio.lowlevel.checkpoint()
-    found = question("suite", asked)
-    if not isinstance(found, ServerQuestion):
+    found = questions("suite", asked)
+    if isinstance(found, str):
         return {"action": "decline"}
-    content = answer_to(found, "")
-    return {"action": "accept", "content": content if isinstance(content, dict) else {}}
+    content: dict[str, object] = {}
+    for step in found:
+        answer = answer_to(step, "")
+        content.update(answer if isinstance(answer, dict) else {})
+    return {"action": "accept", "content": content}
 
 
 async def main(url: str) -> None:

@@ -131,7 +131,7 @@ async def rig(folder: Path, *connections: Made, **settings: Any) -> AsyncIterato
     made = Rig(mailbox.address)
     made.connections = list(connections) or [FakeConnection()]
 
-    async def tell(text: str, buttons: Sequence[str]) -> bool:
+    async def tell(text: str, buttons: Sequence[str], asker: object) -> bool:
         await trio.lowlevel.checkpoint()
         made.told.append((text, buttons))
         return True

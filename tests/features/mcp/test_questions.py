@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elwood.features.mcp.questions import ServerQuestion, answer_to, question
+from elwood.features.mcp.questions import ServerQuestion, answer_to, questions
 from tests.agent.session.scripted import last_message
 from tests.features.mcp.fake_server import DO, ECHO
 from tests.features.mcp.house import House, fake, living
@@ -28,9 +28,9 @@ def form(
     return {"message": message, "requestedSchema": schema}
 
 
-def asked(given: dict[str, Any]) -> ServerQuestion:
-    found = question("trips", given)
-    assert isinstance(found, ServerQuestion)
+def asked(given: dict[str, Any]) -> list[ServerQuestion]:
+    found = questions("trips", given)
+    assert isinstance(found, list)
     return found
 
 
@@ -66,14 +66,34 @@ async def test_a_server_asks_and_the_owner_answers(tmp_path: Path, old: bool) ->
         assert "decline" in answered
 
 
+async def test_a_form_is_asked_step_by_step_where_the_call_was_made(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
+    trip = form(required=("city", "sure"), city={"type": "string"}, sure={"type": "boolean"})
+    async with living(tmp_path, fake=fake({"old": True})) as house:
+        await house.until("/mcp show fake", ": ready;")
+        steps = [["ask", 7, "elicitation/create", trip]]
+        await house.line.say(f"call fake__do {json.dumps({'steps': steps})}")
+        first = await house.line.hear(lambda said: "1 of 2: city (string)" in said)
+        assert "The MCP server fake asks: Well?" in first
+        await house.line.say("/mcp answer fake Rome")
+        await house.line.hear(lambda said: "2 of 2: sure (one of yes, no)" in said)
+        await house.line.say("/mcp answer fake no")
+        answered = await house.line.hear(lambda said: "answered (not instr" in said)
+        assert '"city":"Rome","sure":false' in answered.replace('": ', '":').replace(", ", ",")
+
+
 def test_a_question_names_the_server_and_hides_nothing() -> None:
-    found = asked(form(message="Say\u202e yes", sure={"type": "boolean", "title": "Sure?"}))
+    [found] = asked(
+        form(
+            message="Say\u202e yes", required=("sure",), sure={"type": "boolean", "title": "Sure?"}
+        )
+    )
     assert (
         found.words == "The MCP server trips asks: Say⟨U+202E⟩ yes\n- sure (one of yes, no) Sure?"
     )
     assert found.buttons == ("/mcp answer trips yes", "/mcp answer trips no", "/mcp decline trips")
-    assert asked(form()).buttons == ("/mcp answer trips yes", "/mcp decline trips")
-    url = asked({"mode": "url", "message": "Log in", "url": "https://example.org/x?y=1"})
+    assert asked(form())[0].buttons == ("/mcp answer trips yes", "/mcp decline trips")
+    [url] = asked({"mode": "url", "message": "Log in", "url": "https://example.org/x?y=1"})
     assert "asks you to open a page of example.org: https://example.org/x?y=1" in url.words
 
 
@@ -87,7 +107,7 @@ def test_a_question_names_the_server_and_hides_nothing() -> None:
     ],
 )
 def test_mcp_26_questions_for_secrets_are_declined(given: dict[str, Any]) -> None:
-    assert question("trips", given) == "it asked for a secret, and I never send secrets in a form"
+    assert questions("trips", given) == "it asked for a secret, and I never send secrets in a form"
 
 
 def test_answers_are_parsed_by_the_type_of_each_field() -> None:
@@ -99,26 +119,30 @@ def test_answers_are_parsed_by_the_type_of_each_field() -> None:
         "sizes": {"type": "array", "items": {"enum": ["s", "m", "l"]}},
         "way": {"type": "string", "oneOf": [{"const": "air", "title": "By air"}]},
     }
-    one = asked(form(required=("name",), **fields))
-    assert "Answer with /mcp answer trips name=…; age=…;" in one.words
-    text = "name=Ann; share=0.5; news=yes; sizes=s, l; way=air"
-    assert answer_to(one, text) == {
-        "name": "Ann",
-        "age": 30,
-        "share": 0.5,
-        "news": True,
-        "sizes": ["s", "l"],
-        "way": "air",
-    }
-    for wrong, why in {
-        "age=1": "name is missing",
-        "name=a; age=x": "age must be a whole number",
-        "name=a; news=maybe": "news must be yes or no",
-        "name=a; sizes=xl": "sizes must be one or more of s, m, l",
-        "name=a; way=sea": "way must be one of air",
-        "Ann": "write it as name=…; age=…; share=…; news=…; sizes=…; way=…",
-    }.items():
-        assert answer_to(one, wrong) == why
+    steps = asked(form(required=("name",), **fields))
+    assert [step.name for step in steps] == [*fields]
+    assert "2 of 6: age (integer, default 30)" in steps[1].words
+    assert "/mcp answer trips" in steps[1].buttons
+    assert steps[3].buttons[:2] == ("/mcp answer trips yes", "/mcp answer trips no")
+    assert "Answer with /mcp answer trips …, …" in steps[4].words
+    texts = ("Ann", "", "0.5", "yes", "s, l", "air")
+    assert [answer_to(*one) for one in zip(steps, texts, strict=True)] == [
+        {"name": "Ann"},
+        {"age": 30},
+        {"share": 0.5},
+        {"news": True},
+        {"sizes": ["s", "l"]},
+        {"way": "air"},
+    ]
+    assert answer_to(steps[2], "") == {}
+    for number, wrong, why in (
+        (0, "", "name is missing"),
+        (1, "x", "age must be a whole number"),
+        (3, "maybe", "news must be yes or no"),
+        (4, "xl", "sizes must be one or more of s, m, l"),
+        (5, "sea", "way must be one of air"),
+    ):
+        assert answer_to(steps[number], wrong) == why
 
 
 async def test_resources_and_prompts_are_read(tmp_path: Path) -> None:
