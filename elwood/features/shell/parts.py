@@ -5,6 +5,7 @@ from pathlib import Path
 
 import attrs
 import msgspec
+import trio
 
 from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.conversation.route import addresses
@@ -155,9 +156,10 @@ async def build(core: Core, others: Gathered) -> Parts:
     sandbox = picked if isinstance(picked, NoSandbox) else picked.executor
     look = build_probe(sandbox, paths.workspace, core.config.get(Owner).timezone, blocking)
     files = WorkspaceFiles(core.workspace, others.lent, others.map_path)
+    places = trio.Semaphore(settings.max_concurrent)
     policy = core.config.get(PolicySettings)
     return Parts(
-        tools=[tool(CommandTool(sandbox, files, paths.state, blocking, policy, report))],
+        tools=[tool(CommandTool(sandbox, files, paths.state, blocking, policy, report, places))],
         sandbox=sandbox,
         sessions=[partial(EnvironmentExtension, look)],
         prompt=[MountedFolders(settings.mounts, others.map_path, blocking)],
@@ -230,7 +232,7 @@ async def _try_sandbox(
     settings: SandboxSettings, paths: Paths, context: CheckContext
 ) -> SandboxStatus:
     try:
-        if settings.kind == "docker":
+        if "docker" in (settings.kind, *settings.order):
             # Opening it would remove the containers of a process that we cannot see.
             await find_engine(settings)
             return SandboxStatus("The container engine answers, and has the image.")

@@ -65,6 +65,8 @@ NAME, ID = "run_command", "shell.command.run"
 # Seconds for one command by default, at most, and extra for the tool itself, so that the command's
 # own limit ends it.
 TIMEOUT, MAX_TIMEOUT, GRACE = 60, 600, 30.0
+# Seconds to wait until fewer commands run; within GRACE.
+WAIT = 20.0
 # Bytes of output kept of one command; longer output loses its middle.
 MAX_OUTPUT = 45_000
 # Bytes of output shown while it runs.
@@ -131,6 +133,7 @@ class CommandTool:
     _blocking: Blocking
     _policy: PolicySettings
     _report: Callable[[Sequence[SetAside]], None]
+    _places: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(4))
 
     async def examine(self, given: ShellCommand, context: ToolContext) -> Plan:
         """Plan a command: judge its words, and collect the facts that its result depends on."""
@@ -147,7 +150,18 @@ class CommandTool:
         return Plan(action, given.command, facts, scope=scope)
 
     async def run_command(self, given: ShellCommand, context: ToolContext) -> str | Output:
-        """Run a command: a safe one as it was parsed, any other in bash."""
+        """Run a command when there is a place for it."""
+        with trio.move_on_after(WAIT) as waiting:
+            await self._places.acquire()
+        if waiting.cancelled_caught:
+            raise ToolFailure("not run: too many other commands run; try again when one has ended")
+        try:
+            return await self._run_now(given, context)
+        finally:
+            self._places.release()
+
+    async def _run_now(self, given: ShellCommand, context: ToolContext) -> str | Output:
+        """Run a safe command as it was parsed, any other in bash."""
         sandbox = self._need_sandbox()
         verdict = judge(given.command, str(self._files.root.path))
         script = verdict if isinstance(verdict, Safe) and sandbox.rung != "direct" else None

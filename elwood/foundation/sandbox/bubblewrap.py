@@ -24,6 +24,7 @@ from elwood.foundation.sandbox.command import (
     Rung,
     SandboxFailed,
 )
+from elwood.foundation.sandbox.launcher import FIRST_KILLED, NICENESS
 from elwood.foundation.sandbox.layout import (
     ETC,
     GIT_CONFIG,
@@ -162,6 +163,10 @@ class Bubblewrap(msgspec.Struct, frozen=True):
             most = resource.prlimit(first, kind)[1]
             value = value if most == resource.RLIM_INFINITY else min(value, most)
             resource.prlimit(first, kind, (value, value))
+        with suppress(OSError):  # a hardened unit may deny it
+            Path(f"/proc/{first}/oom_score_adj").write_text(str(FIRST_KILLED))
+            if not command.streams:
+                os.setpriority(os.PRIO_PROCESS, first, NICENESS)
 
     def _options(
         self, command: Command, mounts: Sequence[Mount], status: int, gate: int, filter_: int

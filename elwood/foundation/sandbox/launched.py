@@ -132,6 +132,7 @@ class Launched(msgspec.Struct, frozen=True):
                 "argv": list(command.argv),
                 "folder": workspace,
                 "environment": environment(given, home=workspace),
+                "niceness": 0 if command.streams else launcher.NICENESS,
                 "limits": context.settings.limits() | dict(command.limits),
                 "walls": self._walls(command, tmp, lent),
             },

@@ -39,6 +39,8 @@ REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 READING = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
+# If memory is short, the kernel kills commands before Elwood; and they leave Elwood the processor.
+FIRST_KILLED, NICENESS = 1000, 10
 # Header of the request: its length in bytes.
 LENGTH = struct.Struct("=I")
 
@@ -192,6 +194,12 @@ def become(todo: dict[str, Any], monitor: int) -> int:  # Any: decoded by marsha
     signal.set_wakeup_fd(-1)
     os.chdir(todo["folder"])
     limit(todo["limits"])
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(FIRST_KILLED))
+        os.nice(todo["niceness"])
+    except OSError:  # a hardened unit may deny it
+        pass
     walls = todo["walls"]
     if walls is not None:
         drop_capabilities()

@@ -122,16 +122,18 @@ async def _choose_kind(context: SandboxContext) -> ChosenSandbox:
 
 
 async def _try_strongest(context: SandboxContext) -> ChosenSandbox:
-    try:
-        return await _try_bubblewrap(context)
-    except NoSandbox as error:
-        first = error.why
-    try:
-        picked = await _try_landlock(context)
-    except NoSandbox as error:
-        raise NoSandbox(f"{first}; {error.why}; {_ADVICE}") from error
-    failed = first if shutil.which(context.settings.bubblewrap) else ""
-    return ChosenSandbox(picked.executor, (first, *picked.notes), failed)
+    order, failures = context.settings.order, list[str]()
+    backends = {"bubblewrap": _try_bubblewrap, "landlock": _try_landlock, "docker": _try_docker}
+    for kind in order:
+        try:
+            picked = await backends[kind](context)
+        except NoSandbox as error:
+            failures.append(error.why)
+            continue
+        is_installed = order[0] != "bubblewrap" or shutil.which(context.settings.bubblewrap)
+        failed = failures[0] if failures and is_installed else ""
+        return ChosenSandbox(picked.executor, (*failures, *picked.notes), failed)
+    raise NoSandbox("; ".join((*failures, _ADVICE)))
 
 
 async def _try_bubblewrap(context: SandboxContext) -> ChosenSandbox:
@@ -184,23 +186,33 @@ async def find_engine(settings: SandboxSettings) -> "Engine":
     """Find the container engine, and the image in it; changes nothing.  Raises NoSandbox."""
     from elwood.foundation.sandbox.docker import Engine
 
-    if not settings.docker_socket or not settings.docker_image:
+    socket = settings.docker_socket or next(filter(_is_usable, _list_sockets()), "")
+    if not socket or not settings.docker_image:
         found = engines() or "no container engine was found"
-        raise NoSandbox(f"docker: set sandbox.docker_socket and sandbox.docker_image; {found}")
-    engine = Engine(Path(settings.docker_socket))
+        missing = "" if socket else "sandbox.docker_socket and "
+        raise NoSandbox(f"docker: set {missing}sandbox.docker_image; {found}")
+    engine = Engine(Path(socket))
     await _await_engine(engine.find_image(settings.docker_image), settings)
     return engine
 
 
 def engines() -> str:
     """Describe a container engine at one of the usual sockets; return "" if there is none."""
-    user = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    places = ("/var/run/docker.sock", "/run/podman/podman.sock", f"{user}/docker.sock")
-    found = [path for path in (*places, f"{user}/podman/podman.sock") if os.path.exists(path)]
-    usable = [path for path in found if os.access(path, os.W_OK)]
+    found = _list_sockets()
+    usable = list(filter(_is_usable, found))
     if usable or not found:
         return "".join(f"there is a container engine at {path}" for path in usable[:1])
     return f"there is a container engine at {found[0]}, but this user has no access to it"
+
+
+def _list_sockets() -> list[str]:
+    user = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    places = ("/var/run/docker.sock", "/run/podman/podman.sock", f"{user}/docker.sock")
+    return [path for path in (*places, f"{user}/podman/podman.sock") if os.path.exists(path)]
+
+
+def _is_usable(socket: str) -> bool:
+    return os.access(socket, os.W_OK)
 
 
 async def _await_engine(request: Awaitable[None], settings: SandboxSettings) -> None:
@@ -212,7 +224,7 @@ async def _await_engine(request: Awaitable[None], settings: SandboxSettings) -> 
     except EngineFailed as error:
         raise NoSandbox(f"docker: {error}") from error
     except trio.TooSlowError as error:
-        raise NoSandbox(f"docker: no answer from {settings.docker_socket}") from error
+        raise NoSandbox(f"docker: no answer from {settings.docker_socket or engines()}") from error
 
 
 async def _require_self_test(

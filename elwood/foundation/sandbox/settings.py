@@ -40,6 +40,11 @@ def _is_folder(path: Path) -> None:
         raise BadSetting(f"there is no folder {path}", "create it, or write another path")
 
 
+def _is_backend(name: str) -> None:
+    if name not in ("bubblewrap", "landlock", "docker"):
+        raise BadSetting("is not a backend", "use bubblewrap, landlock or docker")
+
+
 @attrs.frozen(kw_only=True)
 class FolderMount:
     """A folder outside of the workspace that the owner opens, to conversations in *chats*."""
@@ -114,18 +119,27 @@ class SandboxSettings:
 
     kind: Literal["auto", "bubblewrap", "landlock", "docker", "direct", "none"] = setting(
         "auto",
-        help="auto: bubblewrap, or Landlock if that does not work; docker and direct "
-        "are never chosen automatically",
+        help="auto: the first backend of `order` that works; direct is never chosen automatically",
+    )
+    order: tuple[str, ...] = setting(
+        ("bubblewrap", "landlock"),
+        help='backends that kind = "auto" tries; docker may be one of them',
+        check=_is_backend,
     )
     memory: int = setting(1000, help="maximum megabytes of data of one process", check=at_least(16))
     processes: int = setting(
         256, help="maximum number of processes and threads of one command", check=at_least(8)
     )
     file_size: int = setting(1000, help="maximum megabytes of one file", check=at_least(1))
+    max_concurrent: int = setting(
+        4, help="maximum number of commands that run at the same time", check=at_least(1)
+    )
     tmp: int = setting(64, help="maximum megabytes of all temporary files", check=at_least(1))
     bubblewrap: str = setting("bwrap", help="the bubblewrap program: a name on PATH, or a path")
     docker_socket: str = setting(
-        "", help="socket of a container engine; access to it is equivalent to root"
+        "",
+        help="socket of a container engine; access to it is equivalent to root; none: the first "
+        "usual one that Elwood can use",
     )
     docker_image: str = setting("", help="image of the container")
     docker_cpus: float = setting(

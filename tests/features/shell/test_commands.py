@@ -3,13 +3,18 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
+import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.tools.tool import ToolFailure
 from elwood.features.shell.judge import MAX_COMMAND, Forbidden, Safe, Unclear, judge
 from elwood.features.shell.tools import ShellCommand
-from tests.features.shell.command_running import CONTEXT, command_tool, looked, repository
+from elwood.foundation.sandbox.command import Command, CommandOutcome
+from tests.features.shell.command_running import CONTEXT, Unwalled, command_tool, looked, repository
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
 ROWS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
@@ -200,3 +205,22 @@ def test_long_commands_get_an_answer(piece: str) -> None:
     fits = (piece * MAX_COMMAND)[:MAX_COMMAND]
     assert not isinstance(judge(fits), Safe)
     assert isinstance(judge(fits + "a"), Unclear)
+
+
+async def test_only_so_many_commands_run_at_once(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    class Endless(Unwalled):
+        async def run(self, command: Command) -> CommandOutcome:
+            await trio.sleep_forever()
+            raise AssertionError
+
+    places, call = trio.Semaphore(1), ShellCommand("sleep 9")
+    tool = attrs.evolve(command_tool(tmp_path), sandbox=Endless(tmp_path), places=places)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tool.run_command, call, CONTEXT)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(ToolFailure, match="not run: too many other commands run"):
+            await tool.run_command(call, CONTEXT)
+        nursery.cancel_scope.cancel()
+    assert places.value == 1

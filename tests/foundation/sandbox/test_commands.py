@@ -167,3 +167,16 @@ def _zombies() -> list[str]:
 def test_a_command_cannot_be_empty(argv: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="command"):
         Command(argv=argv, timeout=1)
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock"], indirect=True)
+async def test_commands_leave_elwood_memory_and_processors(hands: Executor) -> None:
+    mark = make_marker()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hands.run, Command(argv=("sleep", mark), timeout=60))
+        await wait_until(lambda: sleeping_processes(mark))
+        [pid] = sleeping_processes(mark)
+        score = await trio.Path(f"/proc/{pid}/oom_score_adj").read_text()
+        assert score == "1000\n"
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 10
+        nursery.cancel_scope.cancel()

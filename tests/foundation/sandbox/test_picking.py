@@ -59,12 +59,29 @@ async def test_no_sandbox_must_be_configured(home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("socket", "image", "why"),
-    [("", "", "docker_socket"), ("/nowhere", "", "docker_image"), ("/nowhere", "a", "nowhere")],
+    [
+        ("", "", "docker_(socket|image)"),
+        ("/nowhere", "", "docker_image"),
+        ("/nowhere", "a", "nowhere"),
+    ],
 )
 async def test_docker_must_be_configured(home: Home, socket: str, image: str, why: str) -> None:
     settings = SandboxSettings(kind="docker", docker_socket=socket, docker_image=image)
     with pytest.raises(NoSandbox, match=why):
         await pick(settings, home.workspace, home.state)
+
+
+async def test_the_order_of_backends_is_a_setting(home: Home) -> None:
+    settings = SandboxSettings(order=("docker", "landlock"), docker_socket="/nowhere/s")
+    picked = await pick(settings, home.workspace, home.state)
+    assert (picked.rung, picked.failed) == ("landlock", picked.notes[0])
+    assert picked.failed.startswith("docker: set sandbox.docker_image")
+    with pytest.raises(NoSandbox, match="nowhere"):
+        await pick(
+            SandboxSettings(order=("docker",), docker_socket="/nowhere/s", docker_image="a"),
+            home.workspace,
+            home.state,
+        )
 
 
 async def test_a_workspace_cannot_contain_the_state(home: Home) -> None:
