@@ -261,6 +261,8 @@ async def test_without_a_terminal_the_owner_is_asked_on_telegram(h: Home) -> Non
         await press(h, life, question, "o")
         came = await me.until(IDLE)
         assert texts(came)[-1].startswith("re: acted on boldly")
+        # The chat where the owner decided gets the result, too.
+        await life.until(lambda: h.texts()[-1] == "✓ Done: act name: boldly, in job.")
 
 
 async def test_a_terminal_that_joins_shows_the_question_on_telegram(h: Home) -> None:

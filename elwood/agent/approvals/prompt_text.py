@@ -265,7 +265,7 @@ def _format_scope_button(lead: str, question: Question) -> str:
     """Format a button with its scope, shortened if needed, but never the scope's note."""
     if (scope := question.scope) is None:
         is_command = question.asks == RunCommand.asks
-        return f"{lead}: {'this exact command' if is_command else 'exactly this'}"
+        return f"{lead}: {'this exact command' if is_command else 'with these details'}"
     return f"{lead}: {flatten(scope.words, BUTTON - len(f'{lead}: {scope.note}'))}{scope.note}"
 
 
@@ -273,7 +273,7 @@ def _describe_coverage(question: Question) -> str:
     """Describe in full the coverage of a standing permission."""
     if "always" not in question.offered:
         return ""
-    covers = "do this with exactly the same details, as long as what it uses stays the same"
+    covers = "use this tool with these details, as long as the files it uses stay the same"
     if question.asks == RunCommand.asks:
         covers = "run this exact command, as long as the files it names stay the same"
     if (scope := question.scope) is not None:

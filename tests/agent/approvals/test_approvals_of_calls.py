@@ -108,8 +108,8 @@ async def test_a_question_is_asked_once(world: World) -> None:
         assert post.route == OWNER_ROUTE
         assert button_labels(post) == [
             "Allow once",
-            "This conversation: exactly this",
-            "Always: exactly this",
+            "This conversation: with these details",
+            "Always: with these details",
             "Deny",
             "Details",
         ]
