@@ -148,13 +148,21 @@ class TellOwner:
     _owner_routes: Callable[[], Sequence[Route]]
     _redact: Callable[[str], str]
 
-    async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
-        """Post *text*; each of *buttons* types its label.  Return True if it was delivered.
+    async def __call__(
+        self, text: str, buttons: Sequence[str] | Mapping[str, str] = (), again: bool = False
+    ) -> bool:
+        """Post *text*; each of *buttons* types its label, or the command that it is mapped to.
+
+        Return True if it was delivered.
 
         It is marked as a repeat if *again*, or if it may have arrived at an earlier route.
         """
         text = self._redact(text)
-        under = [Button(words, encode_command(number)) for number, words in enumerate(buttons)]
+        typed: Mapping[str, int | str]
+        typed = (
+            {**buttons} if isinstance(buttons, Mapping) else {w: n for n, w in enumerate(buttons)}
+        )
+        under = [Button(label, encode_command(command)) for label, command in typed.items()]
         lost: list[Route] = []
         while (route := self._best(lost)) is not None:
             stays = partial(self._is_best, route, lost)

@@ -84,10 +84,10 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class LearningQuestion(msgspec.Struct, frozen=True):
-    """A message to the owner; each of *answers* is the command of a button."""
+    """A message to the owner; *answers* are the labels of its buttons with their commands."""
 
     text: str
-    answers: tuple[str, ...]
+    answers: Mapping[str, str]
 
 
 class LearningPlan(msgspec.Struct, frozen=True):
@@ -318,12 +318,13 @@ def list_observations(pending: Iterable[Observation]) -> str:
 def _question(one: Observation, rival: str) -> LearningQuestion:
     before = f"\nMy note says: {_quote(rival)}" if rival else ""
     text = f"You said: {_quote(one.text)}{before}\nShall I remember this?"
-    return LearningQuestion(text, (f"/memory keep {one.code}", f"/memory drop {one.code}"))
+    answers = {"Remember it": f"/memory keep {one.code}", "No": f"/memory drop {one.code}"}
+    return LearningQuestion(text, answers)
 
 
 def _report_correction(one: Observation, rival: str) -> LearningQuestion:
     text = f"You said: {_quote(one.text)}\nI corrected my note. It said: {_quote(rival)}"
-    return LearningQuestion(text, (f"/memory undo {batch_code(one.batch)}",))
+    return LearningQuestion(text, {"Undo": f"/memory undo {batch_code(one.batch)}"})
 
 
 def batch_code(batch: str) -> str:

@@ -139,7 +139,7 @@ def test_a_correction_needs_to_be_said_once() -> None:
         ]
         [told] = plan.questions
         assert told.text == "You said: “5 May”\nI corrected my note. It said: “4 May”"
-        assert told.answers == (f"/memory undo {batch_code(new.batch)}",)
+        assert told.answers == {"Undo": f"/memory undo {batch_code(new.batch)}"}
 
 
 def test_an_untrusted_fact_does_not_block_the_same_from_the_owner() -> None:
