@@ -78,7 +78,8 @@ def command_lines(typed: str) -> Iterator[list[str]]:
     good = [TYPED.get(action.dest, HOSTILE) for action in wanted]
     yield [*words, *good]
     for action in actions:
-        if action.nargs == 0 and action.dest not in ("help", "version"):
+        # `inspect --watch` draws what `inspect` prints until Ctrl-C.
+        if action.nargs == 0 and action.dest not in ("help", "version", "watch"):
             yield [*words, *good, action.option_strings[0]]
     if wanted:
         yield [*words, *(HOSTILE for _ in wanted)]
