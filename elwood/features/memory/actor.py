@@ -32,6 +32,7 @@ from elwood.features.memory.messages import (
     ReadNotes,
     Recall,
     Remember,
+    RemoveExpired,
     SettleObservation,
     Suggest,
     Undo,
@@ -135,6 +136,8 @@ class Memory:
                             message.reply.set(await self._command(settle))
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
+                        case RemoveExpired():
+                            message.reply.set(await self._command(self._store.remove_expired))
                         case Undo(code=code):
                             undo = partial(self._store.undo, code)
                             message.reply.set(await self._command(undo))

@@ -13,7 +13,7 @@ from itertools import islice
 
 import msgspec
 
-from elwood.features.memory.note import Note, expires
+from elwood.features.memory.note import Note, is_alive
 from elwood.features.memory.store import NoteFiles
 from elwood.foundation.command_line import show_list
 from elwood.foundation.net.control import print_response
@@ -46,7 +46,7 @@ def list_notes(config: Config, given: Namespace) -> int:
 def search(config: Config, given: Namespace) -> int:
     chosen, now = parse_query(" ".join(given.query)), time.time()
     kept = [note for note in _newest(_files(config)) if note.status == "active"]
-    alive = [note for note in kept if (until := expires(note)) is None or until > now]
+    alive = [note for note in kept if is_alive(note, now)]
     counts = [count_words(note.words, chosen) for note in alive]
     most = max(counts, default=0)
     found = [note for note, count in zip(alive, counts, strict=True) if count == most > 0]

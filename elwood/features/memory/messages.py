@@ -139,6 +139,10 @@ class Undo(Request[CommandResult], frozen=True, kw_only=True):
     code: str = ""
 
 
+class RemoveExpired(Request[CommandResult], frozen=True, kw_only=True):
+    """Remove the expired notes.  Repeating it changes nothing."""
+
+
 class GetOverview(Request[MemoryOverview], frozen=True, kw_only=True):
     """Return the overview."""
 
@@ -153,5 +157,6 @@ MemoryMail = (
     | SettleObservation
     | Forget
     | Undo
+    | RemoveExpired
     | GetOverview
 )

@@ -136,6 +136,11 @@ def expires(note: Note) -> float | None:
     return since + ttl if ttl is not None and since is not None else None
 
 
+def is_alive(note: Note, now: float) -> bool:
+    """Return True if *note* has not expired at *now* (Unix time)."""
+    return (until := expires(note)) is None or until > now
+
+
 def format_time(now: float) -> str:
     """Format the Unix time *now* for a note."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")

@@ -12,7 +12,7 @@ from elwood.agent.conversation.inbound import CommandResult
 from elwood.agent.models.embeddings import Embedder, HttpEmbedder, ThroughModels
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Providers, can_think
-from elwood.agent.parts import Actor, ControlCommand, Gathered, Parts
+from elwood.agent.parts import Actor, Chore, ControlCommand, Gathered, Parts, Report
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import CommandAnswer, CommandCall, SlashCommand
 from elwood.agent.session.paging import page, parse_page
@@ -28,6 +28,7 @@ from elwood.features.memory.messages import (
     MemoryOverview,
     ReadNotes,
     Remember,
+    RemoveExpired,
     SettleObservation,
     Undo,
     Unsaved,
@@ -68,6 +69,7 @@ USAGE = (
 )
 EMPTY = "I have no notes yet. Say “remember that …” and I will keep it."
 MORE = "/help memory lists the commands."
+DAY = 86_400.0
 NOTHING = "No note has any of these words."
 UNAVAILABLE = "I cannot read my notes now. Please try again in a minute."
 
@@ -94,7 +96,14 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         others=others.searches,
     )
     learning, idle = _learning(core), core.config.get(SessionSettings).idle
+
+    async def remove_expired(last: float) -> Report:
+        done = await memory.ask(RemoveExpired())
+        return Report(done.text, failed=not done.ok)
+
+    chore = Chore(id="memory", title="remove expired notes", every=DAY, do=remove_expired)
     return Parts(
+        chores=[chore],
         actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
         tools=tools(memory, others.searches),
         embedder=embedder,
@@ -215,12 +224,12 @@ def overview(seen: MemoryOverview, newest: Sequence[Note]) -> str:
         (counts.pending - len(seen.archived), "waiting for your answer"),
         (len(seen.archived), "archived"),
         (counts.untrusted, "possibly with strangers' words"),
-        (counts.expired, "expired"),
     ]
     counted = [f"{number} {what}" for number, what in kinds if number]
-    if not (counts.all or counted):
+    if not (counts.all > counts.expired or counted):
         return f"{EMPTY}\n\n{MORE}"
-    number = {0: "no notes", 1: "1 note"}.get(counts.all, f"{counts.all:,} notes")
+    all_ = counts.all - counts.expired
+    number = {0: "no notes", 1: "1 note"}.get(all_, f"{all_:,} notes")
     lines = [f"I have {number}" + (f" ({', '.join(counted)})." if counted else ".")]
     for title, notes in (("Newest", newest), ("Waiting for your answer", seen.pending[:LISTED])):
         if notes:

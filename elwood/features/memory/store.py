@@ -37,6 +37,7 @@ from elwood.features.memory.note import (
     NoteDraft,
     expires,
     format_time,
+    is_alive,
     parse,
     render,
     wrong,
@@ -320,11 +321,12 @@ class NoteStore:
         return [filed.note for key in keys if (filed := self.files.read(key)) is not None]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
-        """Read the newest listed or unlisted (*pending*) notes, the newest first.
+        """Read the newest listed or unlisted (*pending*) notes that are alive, the newest first.
 
         Raises DatabaseUnusable.
         """
-        return self.read(self.indexed.index.newest(limit, pending=pending))
+        found = self.read(self.indexed.index.newest(limit, pending=pending))
+        return [note for note in found if is_alive(note, self._disk.clock())]
 
     def observations(self) -> list[Observation]:
         """Return the pending observations.  Raises DatabaseUnusable."""
@@ -510,6 +512,17 @@ class NoteStore:
             why = f"the search index still has them: {error}"
         return Forgotten(tuple(there), tuple(key for key in keys if key not in there), why)
 
+    def remove_expired(self) -> str:
+        """Remove the expired notes; return a message, "" if there are none.
+
+        Raises DatabaseUnusable.
+        """
+        now = self._disk.clock()
+        found = self.read(self.indexed.look_up(lambda: self.indexed.index.expired(now)))
+        keys = [note.key for note in found if not is_alive(note, now)]
+        self._remove(keys)
+        return f"Removed: {', '.join(keys)}." if keys else ""
+
     def _is_there(self, key: str) -> bool:
         """Return True if there is a file or link of this name, but no folder."""
         path = self.files.path(key)
@@ -597,9 +610,8 @@ def sort_group(keys: Sequence[str], group: Sequence[str]) -> list[str]:
 
 def _is_found(note: Note, query: SearchQuery) -> bool:
     """Return True if *note*, from its current file, may be a result of *query*."""
-    until = expires(note)
-    alive = until is None or until > query.now
-    return note.status == "active" and alive and (query.untrusted or not note.untrusted)
+    is_allowed = query.untrusted or not note.untrusted
+    return note.status == "active" and is_alive(note, query.now) and is_allowed
 
 
 def _is_key(key: str) -> bool:

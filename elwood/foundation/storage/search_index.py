@@ -312,6 +312,12 @@ class SearchIndex:
             ask = "SELECT key FROM notes WHERE kept = ? ORDER BY updated DESC, id DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (not pending, limit))]
 
+    def expired(self, now: float) -> list[str]:
+        """Return the keys of the documents that have expired at *now* (Unix time)."""
+        with self.open_reader() as db:
+            ask = "SELECT key FROM notes WHERE expires <= ?"
+            return [key for (key,) in db.execute(ask, (now,))]
+
     def stamps(self, keys: Sequence[str]) -> Mapping[str, str]:
         marks = ", ".join("?" * len(keys))
         with self.open_reader() as db:

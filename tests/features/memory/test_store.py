@@ -302,3 +302,17 @@ def test_forgetting_empties_the_undo_log(tmp_path: Path) -> None:
         assert memory.undo() == NOTHING
         assert keys(memory, "green") == ["tea"]
     assert holding(tmp_path, "secret-plan") == []
+
+
+def test_an_expired_note_is_listed_nowhere_and_removed(tmp_path: Path) -> None:
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        save(memory, "tea", "Green.")
+        memory.save([replace(draft("soon", "garden party"), ttl="1h")])
+        assert memory.remove_expired() == ""
+        now = 7200.0
+        assert [note.key for note in memory.newest(9)] == ["tea"]
+        assert [note.key for note in memory.overview().newest] == ["tea"]
+        assert memory.remove_expired() == "Removed: soon."
+        assert [path.name for path in memory.files.folder.glob("*.md")] == ["tea.md"]
+        assert memory.indexed.index.expired(now) == []
