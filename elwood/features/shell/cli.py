@@ -23,6 +23,8 @@ def explain(config: Config, given: Namespace) -> int:
     """
     policy, workspace = config.get(PolicySettings), str(config.get(Paths).workspace)
     ids = TALK | {name: id for one in given.features for name, id in one.tools.items()}
+    for one in given.features:
+        ids |= one.live(config).known
     tool = next((name for name, id in ids.items() if given.text in (name, id)), None)
     if tool is not None:
         print(_explain_tool(config.file, policy, tool, ids[tool]))

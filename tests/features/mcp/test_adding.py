@@ -7,18 +7,20 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from elwood.app.cli import make_parser
+from elwood.app.cli import main, make_parser
 from elwood.features.mcp import cli
 from elwood.features.mcp.adding import NotAddable, Program, find_remedies, parse_block, propose
 from elwood.features.mcp.settings import McpServers, read_added
-from elwood.features.mcp.store import find_program
+from elwood.features.mcp.store import ServerBook, book_path, find_program
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.settings import Config
 from tests.app.test_config import load_text
 from tests.features.mcp.fake_server import ECHO
 from tests.features.mcp.house import SERVER, House, living
+from tests.features.mcp.rig import tool
 from tests.foundation.sandbox.scene import without_bubblewrap
 
 pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
@@ -112,6 +114,21 @@ def test_added_servers_are_part_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mcp-servers.json").write_text("{")
     with pytest.raises(CliFailure, match=r"mcp-servers\.json is damaged; restore or delete it"):
         load()
+
+
+def test_policy_explain_knows_the_accepted_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path}/run"\n'
+        '[mcp_servers.fake]\ncommand = "fake"\n[policy]\ndeny = ["mcp.fake.*"]\n'
+    )
+    book = ServerBook(accepted={"echo": tool("echo")})
+    book_path(tmp_path, "fake").parent.mkdir()
+    book_path(tmp_path, "fake").write_bytes(msgspec.json.encode(book))
+    assert main(["--config", str(config), "policy", "explain", "fake__echo"]) == 0
+    assert "fake__echo (mcp.fake.echo)\n  Elwood never runs it." in capsys.readouterr().out
 
 
 def test_a_block_of_a_readme_is_pinned_and_its_secrets_are_kept() -> None:
