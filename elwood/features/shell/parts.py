@@ -232,11 +232,16 @@ async def _try_sandbox(
     settings: SandboxSettings, paths: Paths, context: CheckContext
 ) -> SandboxStatus:
     try:
-        if "docker" in (settings.kind, *settings.order):
-            # Opening it would remove the containers of a process that we cannot see.
+        # Opening Docker would remove the containers of a process that we cannot see.
+        if settings.kind == "docker":
             await find_engine(settings)
             return SandboxStatus("The container engine answers, and has the image.")
-        picked = await pick(settings, paths.workspace, paths.state, blocking=context.blocking)
+        without = tuple(one for one in settings.order if one != "docker")
+        tested = attrs.evolve(settings, order=without)
+        picked = await pick(tested, paths.workspace, paths.state, blocking=context.blocking)
+        if without != settings.order and settings.kind == "auto":
+            note = "docker, in sandbox.order, is not tested"
+            picked = msgspec.structs.replace(picked, notes=(note, *picked.notes))
     except NoSandbox as error:
         return describe_sandbox(error, settings)
     except OSError as error:
