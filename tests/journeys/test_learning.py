@@ -85,6 +85,7 @@ async def test_a_suggestion_is_asked_once_and_saved_by_a_press(h: Home) -> None:
         assert all(part.startswith("threads/daily/") for part in found.split("\n\n"))
         assert "sister-birthday" not in found
         keep, _ = question.buttons
+        assert h.fake.button("Remember it") == (keep, question)
         h.fake.press(keep, message=question)
         await life.until(lambda: notes(h) == {"sister-birthday": BIRTHDAY})
         await life.wait_until_idle()
