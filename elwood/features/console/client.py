@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from elwood.foundation.command_line import FAILURE, INTERRUPTED, OK, CliFailure
 from elwood.foundation.net.control import NotRunning, ServiceUnreachable, ask_over
 from elwood.foundation.text.characters import printable_json
 from elwood.foundation.text.lines import escape_name
+
+if TYPE_CHECKING:
+    from elwood.features.console.asking import Questions
 
 # The name of the last used session on the command line.
 LAST = "--last"
@@ -159,75 +163,136 @@ def _once(
     *,
     as_json: bool,
 ) -> int:
-    began = time.time()
-    id_, is_taken, stopped_by = say(connection, text), False, 0
+    began, questions = time.time(), None if as_json else _make_questions()
+    now, stopped_by, id_, unacknowledged = frames.State(busy=True), 0, say(connection, text), 1
+    asks_before: int | None = None  # of earlier messages
     answers, records, files = list[str](), list[str](), list[str]()
-    for frame in _frames(connection, signals):
-        match frame:
+    for event in _events(connection, signals, questions):
+        match event:
             case frames.Took(why=why):
                 if why:
                     raise CliFailure(f"I could not accept that: {why}")
-                is_taken = True
+                unacknowledged -= 1
+                now = frames.State(busy=True)  # until the next one, which follows
             case frames.StopWanted(number=number):
                 # A command is recorded, so a later Elwood knows it, too.
                 say(connection, "/stop")
+                unacknowledged += 1
                 print("\nStopping … Press Ctrl-C again to quit now.", file=sys.stderr)
                 stopped_by = number
-            case _ if draw is not None and draw(frame):
+            case str(line):
+                for word in questions.answer(line) if questions else ():
+                    say(connection, word)
+                    unacknowledged += 1
+            case frames.Message() if questions is not None and _is_about_call(event):
+                if draw is not None:
+                    draw(frames.Writing(""))  # the question comes below all other text
+                questions.add(event)
+            case frames.Message(is_reply=True) if questions is not None and questions.replies:
+                questions.show_reply(event)
+            case frames.Writing() | frames.Running() if questions:
+                pass  # it would be drawn over the line for the answer
+            case frames.State():
+                now, asks_before = event, event.asks if asks_before is None else asks_before
+            case _ if draw is not None and draw(event):
                 pass
             case frames.Message(is_reply=True):
-                files += [file.name for file in frame.files]
+                files += [file.name for file in event.files]
                 gap = "\n" if answers else ""
-                answers.append(format_message(frame, records=False))
-                records += filter(None, [frame.records])
+                answers.append(format_message(event, records=False))
+                records += filter(None, [event.records])
                 if not as_json:
                     stream = sys.stderr if stopped_by else sys.stdout
                     print(f"{gap}{answers[-1]}", file=stream, flush=True)
-                    if frame.records:
-                        print(f"\n{frame.records}", file=sys.stderr)
+                    if event.records:
+                        print(f"\n{event.records}", file=sys.stderr)
             case frames.Message():
-                print(format_message(frame), file=sys.stderr)
+                shown = event.text if _is_about_call(event) else format_message(event)
+                print(shown, file=sys.stderr)
             case frames.Running(why) if why:
                 print(why, file=sys.stderr)
-            case frames.State(busy=False, waiting=0) if is_taken:
-                code = FAILURE if frame.failed else WAITS if frame.asks else OK
-                outcome = {OK: "answered", FAILURE: "failed", WAITS: "waits"}[code]
-                if stopped_by:
-                    code, outcome = 128 + stopped_by, "stopped"
-                if as_json:
-                    log = state / "sessions" / f"{session}.jsonl"
-                    models, cost = _usage(state / "usage.jsonl", session, began)
-                    whole = {
-                        "answer": "\n\n".join(answers),
-                        "records": "\n\n".join(records),
-                        "session": session,
-                        "outcome": outcome,
-                        "failed": frame.failed,
-                        "receipts": _receipts(log, f"console:{id_}"),
-                        "files": files,
-                        "models": models,
-                        "cost": cost,
-                        "duration": round(time.time() - began, 3),
-                    }
-                    print(printable_json(msgspec.json.encode(whole).decode()))
-                return code
+        is_over = not (now.busy or now.waiting or unacknowledged)
+        if questions is not None and not stopped_by:
+            # A question may wait for a key; a call that was just allowed may not have started.
+            is_over = is_over and not questions and now.asks <= (asks_before or 0) + questions.later
+        if not is_over:
+            continue
+        code = FAILURE if now.failed else WAITS if now.asks else OK
+        outcome = {OK: "answered", FAILURE: "failed", WAITS: "waits"}[code]
+        if stopped_by:
+            code, outcome = 128 + stopped_by, "stopped"
+        open_calls = _list_open_calls(state, session) if now.asks else []
+        for one in open_calls:
+            where = f"elwood approve {one['code']}"
+            print(f"This call waits for you: {one['call']}\nTo decide: {where}", file=sys.stderr)
+        if as_json:
+            log = state / "sessions" / f"{session}.jsonl"
+            models, cost = _usage(state / "usage.jsonl", session, began)
+            whole = {
+                "answer": "\n\n".join(answers),
+                "records": "\n\n".join(records),
+                "session": session,
+                "outcome": outcome,
+                "failed": now.failed,
+                "waiting": open_calls,
+                "receipts": _receipts(log, f"console:{id_}"),
+                "files": files,
+                "models": models,
+                "cost": cost,
+                "duration": round(time.time() - began, 3),
+            }
+            print(printable_json(msgspec.json.encode(whole).decode()))
+        return code
     raise AppGone(GONE.format(session))
 
 
-def _frames(connection: socket.socket, signals: Sequence[socket.socket]) -> Iterator[frames.Frame]:
-    """Yield the frames from Elwood, and a `StopWanted` for each number on *signals*."""
+def _is_about_call(message: frames.Message) -> bool:
+    return any(choice.says.startswith("/allow ") for choice in message.choices)
+
+
+def _make_questions() -> "Questions | None":
+    """Return the questions to a person at this terminal; None without one or the extra `tui`."""
+    if os.isatty(0) and os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb":
+        with suppress(ImportError):
+            made: Questions = import_module("elwood.features.console.asking").Questions()
+            return made
+    return None
+
+
+def _events(
+    connection: socket.socket, signals: Sequence[socket.socket], questions: "Questions | None"
+) -> Iterator[frames.Frame | str]:
+    """Yield the frames from Elwood, a `StopWanted` for each number on *signals*, and typed lines.
+
+    The keyboard is read only while a question is open.
+    """
     rest = b""
     with suppress(ConnectionResetError):
         while len(rest) <= frames.MAX_FRAME:
-            ready, _, _ = select.select([connection, *signals], [], [])
+            inputs: list[socket.socket | int] = [connection, *signals, *([0] if questions else [])]
+            ready, _, _ = select.select(inputs, [], [])
             for one in signals:
                 if one in ready:
                     yield from map(frames.StopWanted, one.recv(16))
+            if 0 in ready:
+                yield os.read(0, 4096).decode("utf-8", "replace")
             if connection in ready:
                 if not (data := connection.recv(65_536)):
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 yield from map(decode_frame, lines)
+
+
+def _list_open_calls(state: Path, session: str) -> list[dict[str, str]]:
+    """List the calls of *session* that wait for the owner."""
+    from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry, gist
+    from elwood.foundation.storage.journal import JournalDamaged, replay
+
+    with suppress(FileNotFoundError, JournalDamaged):
+        book, _ = replay(state / "approvals.jsonl", ApprovalEntry, ApprovalBook)
+        own = [one for one in book.calls.open() if one.question.session == session]
+        return [{"code": one.code, "call": gist(one.question)} for one in own]
+    return []
 
 
 def _receipts(path: Path, id_: str) -> Sequence[dict[str, str]]:

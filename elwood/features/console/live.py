@@ -45,7 +45,7 @@ class LiveAnswer:
                 lines = [*drawing.message(frame, width), []]
                 self._console.print(SegmentLines(lines, new_lines=True), end="")
             case frames.Writing(markdown=text):
-                if self._console.get_time() - self._drawn_at >= FRAME:
+                if not text or self._console.get_time() - self._drawn_at >= FRAME:
                     self._writing = drawing.tail(text, width, self._console.height - 2)
                     self._draw(self._writing)
                     self._drawn_at = self._console.get_time()
