@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import ioctl
 from pathlib import Path
 
@@ -196,3 +196,46 @@ SHOWING: Sequence[str] = (
     "session list",
     "skills list",
 )
+
+
+def test_once_decides_at_its_terminal(tmp_path: Path) -> None:
+    """A question has a line to answer: without a letter in its box the call waits."""
+    (tmp_path / "config.toml").write_text(CONFIG.format(home=tmp_path))
+    run_at_terminal(tmp_path, "init")
+    moved, note = tmp_path / "workspace" / "b", tmp_path / "workspace" / "a"
+    note.write_text("hi")
+    assert "Allowed once: run_command mv a b" in _answer_once(tmp_path, b"x\ny\n")
+    assert moved.read_text() == "hi"
+    note.write_text("again")
+    shown = _answer_once(tmp_path, b"\n")
+    code = re.search(r"To decide: elwood approve (\w+)", shown)
+    assert code
+    assert moved.read_text() == "hi"
+    # Without a running Elwood, the answer names the command that decides.
+    remedy = run_at_terminal(tmp_path, "approve", code[1])
+    session = re.search(r"--session (\S+)", remedy)
+    assert session
+    run_at_terminal(tmp_path, "once", "--session", session[1], f"/allow {code[1]} once")
+    assert moved.read_text() == "again"
+
+
+def _answer_once(home: Path, keys: bytes) -> str:
+    """Type *keys* below the question of `elwood once`; return the output."""
+    master, slave = os.openpty()
+    words = ("--config", str(home / "config.toml"), "once", "run mv a b")
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environ = {**kept, "HOME": str(home), "TMPDIR": str(home), "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "elwood", *words],
+        env=environ, cwd=home, stdin=slave, stdout=slave, stderr=slave,
+    ):  # fmt: skip
+        os.close(slave)
+        shown = b""
+        with suppress(OSError):  # the terminal is closed
+            while more := os.read(master, 65_536):
+                shown += more
+                if keys and b"decide later. > " in shown:
+                    os.write(master, keys)
+                    keys = b""
+    os.close(master)
+    return shown.decode()

@@ -55,6 +55,7 @@ async def test_commands_use_the_running_elwood(tmp_path: Path) -> None:
             "session": "tea",
             "outcome": "answered",
             "failed": False,
+            "waiting": [],
             "receipts": [{"tool": "list_files", "target": ".", "outcome": "ok"}],
             "files": [],
         }

@@ -122,7 +122,20 @@ def _approve(config: "Config", given: "Namespace") -> int:
     if given.code is None:
         return _list_approvals(config, given)
     answer = "denied" if given.deny else given.answer or "once"
+    _check_running(config, given.code, answer)
     return _send_command(config, "decide", given.code, answer)
+
+
+def _check_running(config: "Config", code: str, answer: str) -> None:
+    """Raise CliFailure with a remedy if *code* is about a call, and no Elwood can run it."""
+    from elwood.foundation.settings import Paths
+    from elwood.foundation.storage.disk import find_running
+
+    sessions = {one.code: one.question.session for one in _load_book(config).calls.open()}
+    if code in sessions and find_running(config.get(Paths).state) is None:
+        command = f"/deny {code}" if answer == "denied" else f"/allow {code} {answer}"
+        remedy = f'elwood once --session {sessions[code]} "{command}"'
+        raise CliFailure(f"Elwood is not running. To decide without it: {remedy}")
 
 
 def _list_approvals(config: "Config", given: "Namespace") -> int:
