@@ -121,7 +121,9 @@ def test_the_service_does_not_import_the_terminal_library() -> None:
     """They cost 13 MB and 0.2 s; a terminal client imports the screen itself."""
     here = "features/console"
     users = [p for p in HOUSE.rglob("*.py") if any(map(DRAWS.match, imports(p)))]
-    drawing = {f"{here}/{name}.py" for name in ("drawing", "editing", "live", "screen", "view")}
+    drawing = {
+        f"{here}/{name}.py" for name in ("asking", "drawing", "editing", "live", "screen", "view")
+    }
     assert {path.relative_to(HOUSE).as_posix() for path in users} == drawing
 
 
@@ -240,6 +242,7 @@ def test_all_output_goes_through_the_printer() -> None:
     assert found == {
         "foundation/command_line.py",  # has the printer
         "agent/media/extract.py",  # is a separate process, whose output we read
+        "features/console/asking.py",  # draws one question, without control characters
         "features/console/live.py",  # the same for one answer
         "features/console/screen.py",  # draws on the terminal, without control characters
         "foundation/sandbox/launcher.py",  # is a separate process, whose output we read

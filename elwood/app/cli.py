@@ -27,6 +27,7 @@ from elwood.foundation.command_line import (
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from pathlib import Path
+    from typing import NoReturn
 
     from elwood.foundation.settings import Config
 
@@ -116,7 +117,11 @@ def make_parser(features: Sequence[Feature] = ALL, words: Sequence[str] = ()) ->
     """Create the parser of all commands, or of one only if *words* start with its name."""
     from argparse import ArgumentParser
 
-    parser = ArgumentParser(
+    class Parser(ArgumentParser):
+        def error(self, message: str) -> "NoReturn":
+            super().error(_suggest(message))
+
+    parser = Parser(
         prog="elwood",
         description="A self-hosted personal assistant.",
         epilog="Try it without a key or an account: elwood demo",
@@ -136,6 +141,20 @@ def make_parser(features: Sequence[Feature] = ALL, words: Sequence[str] = ()) ->
     return parser
 
 
+def _suggest(message: str) -> str:
+    """Replace argparse's list of all choices by the choice that is most like the mistyped one."""
+    import re
+    from difflib import get_close_matches
+
+    if (
+        found := re.search(r"COMMAND: invalid choice: '(.*)' \(choose from (.*)\)", message)
+    ) is None:
+        return message
+    close = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1)
+    hint = f"Did you mean {close[0]}?" if close else "--help lists the commands."
+    return f"there is no command {found[1]}. {hint}"
+
+
 def _add_commands(
     parser: "ArgumentParser", commands: Sequence[CliCommand], *, required: bool
 ) -> None:
@@ -144,11 +163,14 @@ def _add_commands(
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=required)
     for command in commands:
         sub = words.add_parser(command.name, help=command.help, description=command.help)
-        sub.set_defaults(command=command)
+        # A group without an own action lists its things.
+        lists = [one for one in command.within if one.name == "list" and command.run is None]
+        itself = lists[0] if lists else command
+        sub.set_defaults(command=itself)
         _add_config(sub, SUPPRESS)  # allowed on either side of the command
-        command.arguments(sub)
+        itself.arguments(sub)
         if command.within:
-            _add_commands(sub, command.within, required=command.run is None)
+            _add_commands(sub, command.within, required=itself.run is None)
 
 
 def _add_config(parser: "ArgumentParser", default: str | None) -> None:

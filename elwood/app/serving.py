@@ -42,6 +42,7 @@ from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.log import LogSettings, to_file
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Escalated
+from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import redact
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning, DiskFull, lock_state
@@ -50,8 +51,9 @@ from elwood.foundation.storage.version import claim
 log = logging.getLogger("elwood")
 
 NO_CHANNEL = (
-    "no channel is set up, so no one could reach Elwood. Set telegram.token (a credential, a file "
-    "or TELEGRAM_BOT_TOKEN), or use `elwood chat`."
+    "no channel is set up, and with sandbox.kind = direct no terminal may join, so no one could "
+    "reach Elwood. Set telegram.token (a credential, a file or TELEGRAM_BOT_TOKEN), or use "
+    "`elwood chat`."
 )
 
 
@@ -210,7 +212,9 @@ async def _run_app(
                         patience=patience,
                     ) as app:
                         if is_service and not app.core.channels.has_lasting:
-                            raise CliFailure(f"{config.file}: {NO_CHANNEL}", MISCONFIGURED)
+                            if config.get(SandboxSettings).kind == "direct":
+                                raise CliFailure(f"{config.file}: {NO_CHANNEL}", MISCONFIGURED)
+                            log.info("no channel is set up; talk with: elwood chat")
                         nursery.start_soon(_watch_signals, signals, got, app, now)
                         nursery.start_soon(watch, installation, app.core, app.core.tell_owner)
                         await app.run()

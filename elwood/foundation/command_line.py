@@ -152,18 +152,23 @@ def show_list(
     pages: bool = True,
 ) -> None:
     """Print *found* as a table, or as JSON with --json; print *none* if it is empty."""
-    import msgspec
-
-    from elwood.foundation.text.characters import printable_json
     from elwood.foundation.text.tables import table
 
     if getattr(given, "json", False):
-        document = msgspec.json.encode([one for one, _ in found], enc_hook=str)
-        print(printable_json(msgspec.json.format(document).decode()))
+        show_json([one for one, _ in found])
     elif found:
         show_lines(table(titles, [row for _, row in found], room(), spare), pages=pages)
     else:
         print(none, file=sys.stderr)
+
+
+def show_json(document: object) -> None:
+    import msgspec
+
+    from elwood.foundation.text.characters import printable_json
+
+    data = msgspec.json.encode(document, enc_hook=str)
+    print(printable_json(msgspec.json.format(data).decode()))
 
 
 def room() -> int | None:

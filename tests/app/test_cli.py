@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -380,8 +381,44 @@ def test_unreadable_folders_are_reported(tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr
 
 
-def test_a_service_without_a_channel_does_not_start(tmp_path: Path) -> None:
+def test_terminals_reach_a_service_without_a_channel(tmp_path: Path) -> None:
     write_config(tmp_path, "")
+    words = [sys.executable, "-m", "elwood", "--config", str(tmp_path / "config.toml"), "run"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr is not None
+        assert any("elwood up" in line for line in service.stderr)
+        done = elwood(tmp_path, "once", "--session", "tea", "hello")
+        assert done.returncode == 0, done.stderr
+        assert elwood(tmp_path, "status").returncode == 0
+        service.terminate()
+        service.stderr.read()
+
+
+def test_a_mistyped_command_gets_the_nearest_one(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "sesion")
+    assert done.returncode == 2
+    assert done.stderr.endswith("there is no command sesion. Did you mean session?\n")
+
+
+def test_a_group_of_commands_lists_its_things(tmp_path: Path) -> None:
+    write_config(tmp_path, "")
+    assert elwood(tmp_path, "memory").stderr == "There are no notes.\n"
+    elwood(tmp_path, "once", "--session", "tea", "read tea.txt")
+    assert [one["conversation"] for one in _json(tmp_path, "session")] == ["tea"]
+    [turn] = _json(tmp_path, "session", "show", "tea")
+    assert turn["heard"] == [{"who": "console", "text": "read tea.txt"}]
+    assert [one["session"] for one in _json(tmp_path, "search", "tea")] == ["tea"]
+    assert _json(tmp_path, "policy", "explain", "ls")["subject"] == "ls"
+    assert _json(tmp_path, "receipts", "verify")["problems"] == []
+    assert Path(_json(tmp_path, "backup", "now")["path"]).exists()
+
+
+def _json(home: Path, *words: str) -> Any:
+    return json.loads(elwood(home, *words, "--json").stdout)
+
+
+def test_a_service_that_no_one_can_reach_does_not_start(tmp_path: Path) -> None:
+    write_config(tmp_path, '[sandbox]\nkind = "direct"\n')
     done = elwood(tmp_path, "run")
     assert done.returncode == 78  # so that systemd does not restart it
     assert "no channel is set up" in done.stderr.splitlines()[-1]

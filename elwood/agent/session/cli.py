@@ -37,11 +37,13 @@ def _of_verify(parser: "ArgumentParser") -> None:
     parser.add_argument(
         "--accept", action="store_true", help="accept what is missing, and stop reporting it"
     )
+    json_switch(parser)
 
 
 def _of_show(parser: "ArgumentParser") -> None:
     parser.add_argument("session", metavar="ID", help="the conversation; see elwood session list")
     parser.add_argument("--turn", metavar="N", type=count, help="show this turn")
+    json_switch(parser)
 
 
 def _of_export(parser: "ArgumentParser") -> None:

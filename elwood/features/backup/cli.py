@@ -12,7 +12,7 @@ from elwood.features.backup import restore as restoring
 from elwood.features.backup.rules import BackupFailed, describe_left_out
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.features.backup.store import Scope, list_backups, take
-from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_list
+from elwood.foundation.command_line import FAILURE, OK, CliFailure, is_wanted, show_json, show_list
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning
 from elwood.foundation.text.lines import ago, size_text
@@ -27,6 +27,17 @@ def now(config: Config, given: Namespace) -> int:
         raise CliFailure(f"No backup was made: {error}.") from error
     manifest = backup.manifest
     whole = sum(member.size for member in manifest.members)
+    if given.json:
+        show_json(
+            {
+                "path": backup.path,
+                "files": manifest.files,
+                "bytes": whole,
+                "compressed": backup.size,
+                "left_out": manifest.left_out,
+            }
+        )
+        return OK
     print(
         f"{backup.path}: {manifest.files:,} files, {size_text(whole)}, "
         f"compressed to {size_text(backup.size)}"

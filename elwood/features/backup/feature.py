@@ -43,7 +43,9 @@ COMMAND = CliCommand(
     "backup",
     "Create, list or restore backups.",
     within=(
-        CliCommand("now", "Create a backup. Elwood may be running.", import_lazily(CLI, "now")),
+        CliCommand(
+            "now", "Create a backup. Elwood may be running.", import_lazily(CLI, "now"), json_switch
+        ),
         CliCommand(
             "list",
             "List the backups, the newest first.",

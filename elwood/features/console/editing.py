@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from elwood.foundation.text.characters import printable
 MAX_ENTRIES, MAX_ENTRY = 1000, 64 * 1024
 # A pasted block of more lines or characters than these is folded.
 MAX_LINES, MAX_PASTED = 3, 1000
+# File names that a completion by substring looks at, and offers.
+MAX_LOOKED_AT, MAX_OFFERED = 5000, 20
 # A file to attach: `@notes.txt`, or `@"two words.txt"`.
 _FILE = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 
@@ -83,6 +86,27 @@ class LineCompleter(Completer):
                     yield Completion(name, -len(before), display_meta=about)
         elif match := re.search(r"(?<!\S)@(\S*)$", before):
             yield from self._files.get_completions(Document(match[1]), event)
+            if match[1] and not match[1].startswith(("/", "~", ".")):
+                for path in islice(_find_names(match[1]), MAX_OFFERED):
+                    yield Completion(path, -len(match[1]))
+
+
+def _find_names(part: str) -> Iterator[str]:
+    """Yield the files below the current folder whose paths contain, but do not begin with, *part*.
+
+    Hidden files, and names that need quotes, are left out.
+    """
+    looked_at, part = 0, part.lower()
+    for folder, folders, files in os.walk("."):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for name in sorted(files):
+            path = os.path.join(folder, name).removeprefix("./")
+            looked_at += 1
+            if looked_at > MAX_LOOKED_AT:
+                return
+            is_plain = path == printable(path) and not re.search(r'[\s"]|(?:^|/)\.', path)
+            if is_plain and path.lower().find(part) > 0:
+                yield path
 
 
 def find_files(text: str) -> list[str]:

@@ -409,6 +409,8 @@ class _Screen:
             ("c-d", is_empty, lambda _: self._end()),
             ("c-b", typing & can_begin, self._to_background),
             ("c-g", typing, self._edit),
+            ("c-z", Condition(lambda: os.isatty(0)), self._suspend),
+            ("?", is_empty & ~focused, lambda _: self._do(self._view.show_keys())),
             ("c-o", typing, lambda _: self._do(self._view.open())),
             ("<bracketed-paste>", True, self._paste),
             ("backspace", typing, self._backspace),
@@ -458,6 +460,10 @@ class _Screen:
         elif self._open_new is not None and not self._is_opening:
             self._is_opening = True
             self._app.create_background_task(self._begin_other(self._open_new))
+
+    def _suspend(self, event: KeyPressEvent) -> None:
+        self._app.renderer.erase()  # the shell prints its prompt here
+        self._app.suspend_to_background()
 
     def _edit(self, event: KeyPressEvent) -> None:
         """Open the line in $EDITOR; frames that arrive until it closes are printed afterwards."""

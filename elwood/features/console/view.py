@@ -42,6 +42,11 @@ TOO_LONG = "That is too long. Save it as a file and name it with @."
 BLOCKED = "Elwood cannot accept messages right now. Try again."
 LEAVES = "Press Ctrl-C again to quit."
 WATCH_HINT = "Ctrl-D to quit · read-only · Ctrl-O for details"
+KEYS = """\
+Enter  send · Alt-Enter  new line · Ctrl-G  write in your editor
+Esc  stop the answer · Ctrl-C  stop, or clear the line; again to quit · Ctrl-D  quit
+Ctrl-O  show the steps · Ctrl-R  search the history · ↑ ↓  earlier lines
+/  commands · @  send a file · Tab  answer a question · Ctrl-Z  suspend"""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 Item = Callable[[int], list[Line]]
@@ -496,6 +501,10 @@ class ConversationView:
     def refuse(self, why: str) -> None:
         """Show why a key has no effect."""
         self._hint = why
+
+    def show_keys(self) -> list[Action]:
+        self._print(partial(drawing.words, KEYS, style=DIM))
+        return self._take_actions()
 
     def leave(self) -> list[Action]:
         """Print the unfinished answer and the open questions."""

@@ -6,6 +6,7 @@ from argparse import Namespace
 from elwood.agent.conversation.settings import Owner
 from elwood.features.conversations.store import find
 from elwood.features.conversations.turns import format_turn
+from elwood.foundation.command_line import show_json
 from elwood.foundation.settings import Config, Paths
 
 
@@ -20,7 +21,9 @@ def search(config: Config, given: Namespace) -> int:
     result = find(
         state, query, limit, lambda turn: given.all or (bool(turn.people) and turn.people <= people)
     )
-    for turn in result.turns:
+    if given.json:
+        show_json(result.turns)
+    for turn in result.turns if not given.json else ():
         print(format_turn(turn, result.words, zone, names=True))
     for problem in result.left_out:
         print(problem, file=sys.stderr)

@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, import_lazily
-from elwood.foundation.command_line import CliCommand, count
+from elwood.foundation.command_line import CliCommand, count, json_switch
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -19,6 +19,7 @@ def _arguments(parser: "ArgumentParser") -> None:
     parser.add_argument(
         "--limit", metavar="N", type=count, default=10, help="maximum number of results"
     )
+    json_switch(parser)
 
 
 COMMAND = CliCommand(

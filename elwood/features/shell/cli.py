@@ -11,7 +11,7 @@ from elwood.agent.policy.settings import PolicySettings, is_about
 from elwood.agent.tools.known import TALK
 from elwood.features.shell.rules import rule
 from elwood.features.shell.tools import ID, NAME
-from elwood.foundation.command_line import OK
+from elwood.foundation.command_line import OK, show_json
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths
 
@@ -27,7 +27,8 @@ def explain(config: Config, given: Namespace) -> int:
         ids |= one.live(config).known
     tool = next((name for name, id in ids.items() if given.text in (name, id)), None)
     if tool is not None:
-        print(_explain_tool(config.file, policy, tool, ids[tool]))
+        name, meaning, by = _explain_tool(config.file, policy, tool, ids[tool])
+        _print(given, name, [meaning], by)
         return OK
     confined = config.get(SandboxSettings).kind != "direct"
     ruling = rule(given.text, policy, workspace, confined=confined)
@@ -46,14 +47,25 @@ def explain(config: Config, given: Namespace) -> int:
     by = "Elwood's defaults; your configuration has no rule for it."
     if setting:
         by = f"{setting}: {line}{_describe_place(config.file, setting.partition('.')[2], line)}"
-    print(f"{given.text}\n  {_format_decision(decision)}\n  Decided by {by}")
-    if _format_decision(after_reading) != _format_decision(decision):
-        print("After the conversation has read strangers' words:")
-        print(f"  {_format_decision(after_reading)}")
+    decisions = dict.fromkeys((_format_decision(decision), _format_decision(after_reading)))
+    _print(given, given.text, list(decisions), by)
     return OK
 
 
-def _explain_tool(file: Path, policy: PolicySettings, tool: str, id: str) -> str:
+def _print(given: Namespace, subject: str, decisions: list[str], by: str) -> None:
+    """Print the decision; a second one is for a conversation that has read strangers' words."""
+    if given.json:
+        later = decisions[-1]
+        show_json(
+            {"subject": subject, "decision": decisions[0], "after_strangers": later, "by": by}
+        )
+        return
+    print(f"{subject}\n  {decisions[0]}\n  Decided by {by}")
+    for one in decisions[1:]:
+        print(f"After the conversation has read strangers' words:\n  {one}")
+
+
+def _explain_tool(file: Path, policy: PolicySettings, tool: str, id: str) -> tuple[str, str, str]:
     """Describe the owner's setting for a tool; each call is decided by what it would do."""
     known = ((word, one) for word, one in policy.words() if is_about(one, tool, id))
     word, line = next(known, (None, ""))
@@ -67,7 +79,7 @@ def _explain_tool(file: Path, policy: PolicySettings, tool: str, id: str) -> str
     by = (
         f"policy.{word}: {line}{_describe_place(file, word, line)}" if word else "Elwood's defaults"
     )
-    return f"{tool} ({id})\n  {meaning}.\n  Decided by {by}."
+    return f"{tool} ({id})", f"{meaning}.", f"{by}."
 
 
 def _format_decision(decision: Decision) -> str:

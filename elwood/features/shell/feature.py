@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING
 
 from elwood.agent.feature import Feature, import_lazily
-from elwood.foundation.command_line import CliCommand
+from elwood.foundation.command_line import CliCommand, json_switch
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -13,6 +13,7 @@ def _arguments(parser: "ArgumentParser") -> None:
         metavar="COMMAND",
         help='the whole command in quotes, for example "git push", or the name of a tool',
     )
+    json_switch(parser)
 
 
 COMMAND = CliCommand(

@@ -54,7 +54,10 @@ def test_commands_and_file_names_are_completed(
     assert completed("/exp") == ["/export"]
     assert completed("/export ") == ["/export md", "/export html"]
     assert completed("/export h") == ["/export html"]
-    assert completed("see @no") == ["tes.txt"]
+    (tmp_path / "letters" / ".old").mkdir(parents=True)
+    for name in ("letters/Snow.md", "letters/two snow.md", "letters/.old/snow.md"):
+        (tmp_path / name).touch()
+    assert completed("see @no") == ["tes.txt", "letters/Snow.md"]
     assert completed("a@no") == []
 
 

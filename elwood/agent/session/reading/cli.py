@@ -23,7 +23,7 @@ from elwood.agent.models.spending import draw_days, in_table
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Log, Session, account_name, describe_open_work
 from elwood.agent.session.reading.export import export_conversation
-from elwood.agent.session.reading.records import CallRecord, History
+from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
 from elwood.agent.session.reading.render import (
     CALLS,
     SPARE_OF_CALLS,
@@ -33,7 +33,15 @@ from elwood.agent.session.reading.render import (
     transcript,
     turn_cells,
 )
-from elwood.foundation.command_line import USAGE, CliFailure, put_out, room, show_lines, show_list
+from elwood.foundation.command_line import (
+    USAGE,
+    CliFailure,
+    put_out,
+    room,
+    show_json,
+    show_lines,
+    show_list,
+)
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.journal import JournalDamaged, S, entries_of, replay, segments
@@ -198,6 +206,20 @@ def newest_calls(
     return sorted(found, key=attrgetter("at"))[-limit:], list(journals.values())
 
 
+def _turn_as_json(turn: TurnRecord) -> dict[str, object]:
+    heard = [{"who": one.received.principal, "text": one.received.text} for one in turn.heard]
+    calls, answer = [as_json(call) for call in turn.calls], turn.answer
+    return {
+        "turn": turn.number,
+        "at": turn.at,
+        "heard": heard,
+        "calls": calls,
+        "answer": None if answer is None else answer.text,
+        "failed": answer is not None and answer.failed,
+        "answered_at": turn.answered_at or None,
+    }
+
+
 def as_json(call: CallRecord) -> dict[str, object]:
     fields = msgspec.structs.asdict(call)
     del fields["seq"]
@@ -278,8 +300,10 @@ def export(config: Config, given: Namespace) -> int:
 def show(config: Config, given: Namespace) -> int:
     journal, zone = _journal(config, given.session), config.get(Owner).zone
     history = History(given.session, journal.log())
-    if given.turn is None:
-        rows = [(turn.id, turn_cells(turn, zone, time.time())) for turn in history.turns]
+    if given.json and given.turn is not None:
+        show_json([_turn_as_json(one) for one in history.turns if one.number == given.turn])
+    elif given.turn is None:
+        rows = [(_turn_as_json(one), turn_cells(one, zone, time.time())) for one in history.turns]
         show_list(TURNS, rows, given, f"{given.session} has no turns yet", SPARE_OF_TURNS)
     elif (found := history.turn(given.turn)) is not None:
         for line in transcript(found, journal.log(), zone):

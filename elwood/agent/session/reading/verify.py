@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from elwood.foundation.command_line import USAGE, CliFailure
+from elwood.foundation.command_line import USAGE, CliFailure, show_json
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage import anchors
 from elwood.foundation.storage.anchors import (
@@ -48,6 +48,7 @@ def verify(config: Config, given: Namespace) -> int:
         problems += _compare_backup(given.against, given.features, ours.state, wanted)
     bad: list[Path] = []
     damages: list[str] = []
+    sound: dict[str, str] = {}
     gone = [path for path in wanted if any(path.is_relative_to(root) for root in roots)]
     for path in dict.fromkeys((*paths, *gone)):
         expected, result = wanted.get(path, []), None
@@ -63,8 +64,12 @@ def verify(config: Config, given: Namespace) -> int:
                 bad.append(path)
                 problems.append(f"{path}: {problem}")
             elif result is not None:
-                print(f"{path}: {describe_verification(result)}")
-    if not paths:
+                sound[str(path)] = describe_verification(result)
+                if not given.json:
+                    print(f"{path}: {sound[str(path)]}")
+    if given.json:
+        show_json({"verified": sound, "problems": damages + problems})
+    elif not paths:
         print("there are no journals", file=sys.stderr)
     for problem in damages + problems:
         print(problem, file=sys.stderr)
