@@ -1,9 +1,11 @@
 """Journeys of an approval through the whole app, as the owner sees them in Telegram."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -268,6 +270,48 @@ async def test_always_covers_a_command_or_a_folder(h: Home) -> None:
         await life.wait_until_idle()
         assert len(sandbox.ran) == 3
         assert h.broken_promises() == []
+
+
+class WritingSandbox(RecordingSandbox):
+    """A sandbox in which each command changes *files*."""
+
+    def __init__(self, *files: Path) -> None:
+        super().__init__()
+        self.files = files
+
+    async def run(self, command: Command) -> CommandOutcome:
+        for file in self.files:
+            with file.open("a") as out:
+                out.write("more\n")
+        return await super().run(command)
+
+
+@pytest.mark.parametrize(
+    "command", ["date >> log.txt", "python3 report.py && wc -l log.txt", "cp log.txt b && ls"]
+)
+async def test_always_holds_for_a_command_that_changes_its_files(h: Home, command: str) -> None:
+    workspace = h.folder / "workspace"
+    workspace.mkdir(mode=0o700)
+    (workspace / "report.py").write_text("one")
+    sandbox = WritingSandbox(workspace / "log.txt")
+    files = WorkspaceFiles(Root(workspace))
+    shell = CommandTool(sandbox, files, h.folder, inline, PolicySettings(), print)
+
+    def think(request: ModelRequest) -> Completion:
+        text = newest_message(request)
+        given = json.dumps({"command": command})
+        return call(("c0", "run_command", given)) if text == "go" else answer("re")
+
+    require_approval(h).think = think
+    h.features = (make_feature("shell", [shell_tool(shell)]),)
+    h.more_tools = ("run_command",)
+    async with h.life() as life:
+        h.fake.say("go")
+        await press(h, life, await wait_for_question(h, life), "a")
+        await life.wait_until_idle()
+        await life.say("go", "go")
+        assert len(sandbox.ran) == 3
+        assert len(questions(h)) == 1
 
 
 async def test_the_owner_decides_a_guests_call(h: Home) -> None:

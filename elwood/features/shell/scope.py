@@ -1,5 +1,5 @@
-"""The scope of "always" for a command: one plain program, word for word, and the code that it would
-run; other files that it names may change.
+"""The scope of "always" for a command: plain programs, word for word, and the code that they would
+run; other files that they name may change.
 """
 
 import json
@@ -33,6 +33,8 @@ _READERS = re.compile(
     r"|hexdump|join|jq|ls|md5sum|mkdir|mv|nl|od|paste|pdf(info|totext)|rev|rm|rmdir"
     r"|sha(1|256|512)sum|stat|tac|tail|touch|tr|uniq|wc|xxd|zcat"
 )
+# Those that can write a file, which a later program of the same command could run.
+_WRITERS = re.compile(r"cp|gunzip|gzip|mkdir|mv|pdftotext|rm|rmdir|touch|uniq|xxd|git")
 # Git commands that mean the same after later commits; the others are bound to one commit (AP-10).
 _GIT = ("add", "commit", "diff", "log", "show", "status")
 
@@ -47,24 +49,36 @@ def scope_of(command: str, facts: Mapping[str, str]) -> ApprovalScope | None:
     'run this exact command, even if the files it names have changed'
     >>> scope_of("python3 a.py b.csv", facts).covers
     'run this exact command, as long as nothing changes in a.py; other files it names may change'
-    >>> scope_of("python3 -c 'print(1)'", facts), scope_of("wc a.py && ls", facts)
+    >>> scope_of("python3 a.py b.csv && wc b.csv", facts).note
+    ' (same code)'
+    >>> scope_of("python3 -c 'print(1)'", facts), scope_of("cp b.csv c && python3 a.py", facts)
     (None, None)
     """
     parsed = parse(command)
-    if isinstance(parsed, Unclear) or len(parsed) > 1 or len(parsed[0].commands) > 1:
+    if isinstance(parsed, Unclear):
         return None
-    argv = [word.text for word in parsed[0].commands[0]]
     files = [fact for fact in facts if fact.startswith("file ")]
-    code = _list_code(argv[0], argv[1:], files)
-    if code is None:
-        return None
+    code: set[str] = set()
+    steps = [
+        (one.joined, [[word.text for word in argv] for argv in one.commands]) for one in parsed
+    ]
+    writes = False
+    for _, pipeline in steps:
+        writes = writes or any(_WRITERS.fullmatch(argv[0]) for argv in pipeline)
+        for program, *args in pipeline:
+            runs = _list_code(program, args, files)
+            if runs is None or (runs and writes):
+                return None
+            code.update(runs)
     bound = {one: facts[one] for one in files if one in code or facts[one].endswith(UNTRUSTED)}
     covers = "even if the files it names have changed"
     if bound:
         names = escape_names([one.removeprefix("file ") for one in bound], 3)
         covers = f"as long as nothing changes in {names}; other files it names may change"
     note = " (same code)" if code else " (same files)" if bound else ""
-    key = json.dumps([argv, facts["sandbox"], bound], sort_keys=True)
+    _, first = steps[0]
+    words = first[0] if len(steps) == len(first) == 1 else steps
+    key = json.dumps([words, facts["sandbox"], bound], sort_keys=True)
     return ApprovalScope((key,), command, f"run this exact command, {covers}", note)
 
 

@@ -83,6 +83,8 @@ NO_MARKS = (
 )
 # Separators of words in a shell command.
 _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
+# A file after > or >>.
+_OUTPUT = re.compile(r"(?<![<>=-])>>?[ \t]*([\w./-]+)(?![^\s;&|)])")
 
 
 # Description of the environment for the model.
@@ -283,7 +285,10 @@ class CommandTool:
         return self.sandbox
 
     def _hash_named(self, command: str, context: ToolContext) -> dict[str, str]:
-        """Hash the files that *command* names, and the commit that git would push.  Blocks."""
+        """Hash the files that *command* names, and the commit that git would push.  Blocks.
+
+        A file that it only writes is bound by its place: each run changes the content.
+        """
         facts: dict[str, str] = {}
         words = _split_words(command)
         implied = [name for word in words for name in IMPLIED.get(word, ())]
@@ -293,6 +298,15 @@ class CommandTool:
             root, path, _ = self._files.resolve(word, context.route)
             if (digest := _hash_file(root, path)) is not None:
                 facts[f"file {PurePosixPath(word)}"] = digest
+        for word in _list_outputs(command):
+            digest = facts.get(name := f"file {PurePosixPath(word)}", "")
+            # Another name of the same file has the same digest and inode.
+            if list(facts.values()).count(digest) > 1 or digest.endswith(UNTRUSTED):
+                continue
+            root, path, _ = self._files.resolve(word, context.route)
+            with suppress(PathRefused, Unconfined):
+                facts[f"output {word}"] = root.locate(path)
+                facts.pop(name, None)
         if "git" in words:
             facts |= _read_head(self._files.root)
         return facts
@@ -304,6 +318,16 @@ def _split_words(command: str) -> list[str]:
     plain = () if isinstance(parsed, Unclear) else parsed
     whole = [word.text for piped in plain for argv in piped.commands for word in argv]
     return [word for word in dict.fromkeys((*whole, *_APART.split(command))) if word]
+
+
+def _list_outputs(command: str) -> list[str]:
+    """Return the files that *command* names only as the output of a program.
+
+    >>> _list_outputs("date >> a.log && sort b > c 2>./d && cat ./c")
+    ['a.log', './d']
+    """
+    named = [PurePosixPath(word) for word in _APART.split(command)]
+    return [word for word in _OUTPUT.findall(command) if named.count(PurePosixPath(word)) == 1]
 
 
 def _strip_glob(word: str) -> str:

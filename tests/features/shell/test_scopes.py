@@ -51,6 +51,10 @@ def folder(tmp_path: Path) -> Path:
         ("./run data.csv", "data.csv", "run"),
         ("make -j4 test", "data.csv", "Makefile"),
         ("npm test", "data.csv", "package.json"),
+        ("git add -A && git commit -m 'more words'", ".git/refs/heads/main", ""),
+        ("cp data.csv copy.csv && wc -l copy.csv | cat", "data.csv, copy.csv", ""),
+        ("python3 x.py data.csv && cp data.csv copy.csv", "data.csv", "x.py"),
+        ("cat data.csv | python3 x.py; ./run", "data.csv", "x.py, run"),
     ],
 )
 async def test_only_a_file_that_the_program_runs_stays_bound(
@@ -87,7 +91,10 @@ async def test_an_untrusted_file_stays_bound(folder: Path) -> None:
     "command",
     [
         # Not one plain command.
-        "wc data.csv | cat", "wc data.csv && ls", "wc data.csv > x", "wc $(cat x)", "wc *.csv",
+        "wc data.csv > x", "wc $(cat x)", "wc *.csv",
+        # Data could become code.
+        "cp data.csv run && ./run", "./run | cp data.csv run", "cat data.csv | sh",
+        "git commit -m x && ./run",
         "A=./run wc data.csv", "A=b python3 x.py",
         "PATH=./python3 x.py", "wc data.csv &", "(wc data.csv)",
         "! wc data.csv",
@@ -108,3 +115,42 @@ async def test_an_untrusted_file_stays_bound(folder: Path) -> None:
 )  # fmt: skip
 async def test_any_other_command_is_permitted_exactly_only(folder: Path, command: str) -> None:
     assert await scope(folder, command) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "free", "bound"),
+    [
+        ("date >> data.csv", "data.csv, new", ""),
+        ('echo "$(date)" >>./data.csv', "data.csv", ""),
+        ("python3 -c 'print(1)' y.py > new && ls 2>data.csv", "new, data.csv", "y.py"),
+        # The output is read too, under another name as well.
+        ("sort data.csv > data.csv", "", "data.csv"),
+        ("sh -c 'cat data.csv' > link.csv", "", "data.csv"),
+        ("bash x.sh >> x.sh", "", "x.sh"),
+        ("python3 -c 'a->x.py'", "", "x.py"),
+    ],
+)
+async def test_an_output_of_an_exact_command_may_change(
+    folder: Path, command: str, free: str, bound: str
+) -> None:
+    (folder / "link.csv").symlink_to("data.csv")
+    tool, given = command_tool(folder), ShellCommand(command)
+    before = await tool.examine(given, CONTEXT)
+    for name in filter(None, free.split(", ")):
+        (folder / name).write_text("two")
+        assert (await tool.examine(given, CONTEXT)).facts == before.facts
+    for name in filter(None, bound.split(", ")):
+        (folder / name).write_text("two")
+        assert (await tool.examine(given, CONTEXT)).facts != before.facts
+        (folder / name).write_text("one")
+
+
+async def test_an_untrusted_output_and_the_place_of_an_output_stay_bound(folder: Path) -> None:
+    tool, given = command_tool(folder), ShellCommand("date >> data.csv")
+    clean = (await tool.examine(given, CONTEXT)).facts
+    Root(folder).write("data.csv", b"theirs", untrusted=True)
+    theirs = (await tool.examine(given, CONTEXT)).facts
+    (folder / "data.csv").unlink()
+    (folder / "data.csv").symlink_to("x.py")
+    elsewhere = (await tool.examine(given, CONTEXT)).facts
+    assert clean not in (theirs, elsewhere)
