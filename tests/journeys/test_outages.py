@@ -76,7 +76,9 @@ async def test_work_continues_after_a_model_overload(h: Home) -> None:
     assert asked < 10
 
 
-async def test_work_continues_after_credit_is_added(h: Home) -> None:
+async def test_work_continues_after_credit_is_added(
+    h: Home, caplog: pytest.LogCaptureFixture
+) -> None:
     """A message triggers a retry, even if another request was refused in between."""
 
     def away(request: ModelRequest) -> Completion:
@@ -85,10 +87,12 @@ async def test_work_continues_after_credit_is_added(h: Home) -> None:
     h.think = away
     async with h.life() as life:
         assert await life.say("hello") == (
-            "I cannot answer now: scripted (m) is out of credit or has reached its spend limit: "
-            "add credit there, then write to me again "
-            "(scripted says: Your credit balance is too low; tried at 20:26)"
+            "I cannot answer now: the account at scripted has no credit left, or has reached its "
+            "spending limit. Add credit there; then send /retry"
         )
+        logged = [getattr(record, "why", "") for record in caplog.records]
+        assert any("Your credit balance is too low" in why for why in logged)
         await trio.sleep(60)
         h.think = follow_message
+        assert await life.say("/retry") == "re: hello"
         assert await life.say("and now?") == "re: and now?"

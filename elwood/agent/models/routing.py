@@ -92,8 +92,9 @@ _WORDS: dict[FailureKind, str] = {
     "history": "rejects the conversation",
     "rejected": "rejects the request",
 }
+_COMPANIES = {"anthropic": "Anthropic", "openai": "OpenAI", "openrouter": "OpenRouter"}
 _REMEDIES: dict[FailureKind, str] = {
-    "spend_limit": "add credit there, then write to me again",
+    "spend_limit": "add credit there, then send /retry",
     "bad_key": "set a new key and restart Elwood",
     "no_model": "choose another model",
 }
@@ -143,12 +144,18 @@ def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
 
 
 def give_up(fault: Fault, model: str, rest: tuple[str, ...]) -> GivenUp:
-    """Return the fallbacks when *model* is not retried.
+    """Return why *model* is not retried, for a reader who knows no models, and the fallbacks.
 
-    >>> give_up(Fault("bad_key"), "a/m", ("a/n", "b/n")).rest
-    ('b/n',)
+    >>> give_up(Fault("spend_limit", "credit balance"), "anthropic/m", ("anthropic/n", "b/n"))
+    GivenUp(why='the account at Anthropic has no credit left, or has reached its spending limit. \
+Add credit there; then send /retry', rest=('b/n',))
     """
-    return GivenUp(describe(model, fault), _usable_fallbacks(fault.kind, model, rest))
+    why = describe(model, fault)
+    if fault.kind == "spend_limit":
+        provider, _ = split_name(model)
+        why = f"the account at {_COMPANIES.get(provider, provider)} has no credit left, or has \
+reached its spending limit. Add credit there; then send /retry"
+    return GivenUp(why, _usable_fallbacks(fault.kind, model, rest))
 
 
 def _usable_fallbacks(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:

@@ -234,7 +234,8 @@ async def test_an_error_for_people_is_not_retried(
         assert len(answers) == 25
         for answer in answers:
             assert isinstance(answer, ModelUnavailable)
-            assert "scripted; tried at 12:00" in answer.why
+            told = "send /retry" if kind == "spend_limit" else "scripted; tried at 12:00"
+            assert told in answer.why
         assert list(it.troubles()) == ["reaching a"]
         # A person repaired it: one probe after the pause finds out.
         a.otherwise = None
@@ -247,14 +248,14 @@ async def test_a_message_retries_an_error_for_people(tmp_path: Path, clock: Mock
     """All waiting turns share the result of one attempt."""
     a = Scripted(otherwise=Fail("spend_limit"))
     async with run_models(tmp_path, a=a) as it:
-        for minutes in range(3):
+        for number in range(1, 4):
             answer = await it.ask()
             assert isinstance(answer, ModelUnavailable)
             assert answer.why == (
-                "a (m) is out of credit or has reached its spend limit: add credit there, then "
-                f"write to me again (a says: scripted; tried at 12:0{minutes})"
+                "the account at a has no credit left, or has reached its spending limit. "
+                "Add credit there; then send /retry"
             )
-            assert len(a.asked) == minutes + 1
+            assert len(a.asked) == number
             await trio.sleep(60)
         asked = len(a.asked)
         async with trio.open_nursery() as nursery:
