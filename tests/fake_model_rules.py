@@ -72,12 +72,20 @@ def _message_problem(number: int, message: Json, wanted: list[str]) -> Problem |
         return invalid(
             f"messages.{number}: unexpected `tool_use_id` found in `tool_result` blocks: {extra}"
         )
-    for block in content:
+    inner = [one for block in content if block["type"] == "tool_result" for one in _parts(block)]
+    if any(not block["text"].strip() for block in inner if block["type"] == "text"):
+        return invalid(f"messages.{number}: text content blocks must be non-empty")
+    for block in [*content, *inner]:
         if block["type"] in ("image", "document") and (wrong := _source_problem(message, block)):
             return invalid(f"messages.{number}: {wrong}")
         if block["type"] == "tool_use" and not isinstance(block["input"], dict):
             return invalid(f"messages.{number}: tool_use.input: Input should be an object")
     return None
+
+
+def _parts(result: Json) -> list[Json]:
+    content = result.get("content", [])
+    return content if isinstance(content, list) else []
 
 
 # First bytes of data of each type.

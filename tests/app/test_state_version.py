@@ -35,7 +35,7 @@ ELSEWHERE = {"demo", "init"}
 # (tests/fixtures/README.md).
 SHAPES = {
     2: {
-        "sessions": "5fd51330b036",
+        "sessions": "a4ba7b7f7238",
         "approvals": "7c77b6ada2c8",
         "usage": "c7d4a87321d0",
         "schedule": "3252d3e11abc",

@@ -31,7 +31,7 @@ Block = Text | ToolCall
 
 
 class ReceivedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a message, stored at *path* in the workspace."""
+    """A file of a message or of a result, stored at *path* in the workspace."""
 
     path: str
     # Bytes.
@@ -121,9 +121,12 @@ class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
 
 
 class Result(msgspec.Struct, frozen=True):
+    """The result of a call, and the *files* that the model may see; the text names them."""
+
     call: str
     text: str
     failed: bool = False
+    files: tuple[ReceivedFile, ...] = ()
 
 
 class Results(msgspec.Struct, frozen=True, tag="results"):
@@ -207,11 +210,17 @@ def texts(message: Message) -> tuple[str, ...]:
 
 def get_visible_files(message: Message) -> tuple[ReceivedFile, ...]:
     """Return the files in a message that a model may see."""
-    return message.files if isinstance(message, Human) else ()
+    match message:
+        case Human(_, files):
+            return files
+        case Results(results):
+            return tuple(file for result in results for file in result.files)
+    return ()
 
 
 # Maximum of files that a model sees again with each request, and of their bytes; beyond it, only
 # the newest KEPT_SEEN remain: as many as one message can have, so that requests change rarely.
+# Files of results count as those of people.
 MAX_SEEN, MAX_SEEN_BYTES = 16, 12 << 20
 KEPT_SEEN, KEPT_SEEN_BYTES = 10, 6 << 20
 
@@ -222,12 +231,11 @@ def sees_too_much(messages: Iterable[Message]) -> bool:
     return len(files) > MAX_SEEN or sum(file.size for file in files) > MAX_SEEN_BYTES
 
 
-def newest_seen(messages: Iterable[Message]) -> frozenset[ReceivedFile]:
-    """Return the newest files, which remain when there are too many."""
+def count_newest_seen(messages: Iterable[Message]) -> int:
+    """Count the newest files, which remain when there are too many."""
     files = [file for message in messages for file in get_visible_files(message)][-KEPT_SEEN:]
     sizes = accumulate(file.size for file in reversed(files))
-    left = sum(size <= KEPT_SEEN_BYTES for size in sizes)
-    return frozenset(files[len(files) - left :])
+    return sum(size <= KEPT_SEEN_BYTES for size in sizes)
 
 
 INTERRUPTED = "interrupted; it may or may not have happened"

@@ -79,8 +79,8 @@ class FileKeeper(msgspec.Struct, frozen=True):
                 return add_remark(file, "it is binary data; only a command can open it")
             # The tools read files in UTF-8 only.
             return await self.add_text(session, file, text, "" if b"\0" in data else file.path)
-        if media := _PICTURES.get(kind):
-            if len(data) > MAX_LOOK:
+        if kind in _PICTURES:
+            if not (media := _picture_type(data)):
                 return add_remark(file, "too large for you to see; a photo of it would do")
             return replace(file, media=media, tokens=PICTURE)
         is_office = PurePath(file.path).suffix.lower() in _OFFICE
@@ -132,6 +132,16 @@ class FileKeeper(msgspec.Struct, frozen=True):
         return done.output
 
 
+def find_picture(path: str, data: bytes) -> ReceivedFile | None:
+    """Describe *data*, stored at *path*, as a picture that a model can see; None if it is none."""
+    if not (media := _picture_type(data)):
+        return None
+    digest = hashlib.sha256(data).hexdigest()
+    return ReceivedFile(
+        path=path, size=len(data), sha256=digest, about="", media=media, tokens=PICTURE
+    )
+
+
 def add_remark(file: ReceivedFile, what: str) -> ReceivedFile:
     return replace(file, about=f"{file.about}; {what}")
 
@@ -156,6 +166,11 @@ def safe(name: str) -> str:
     """
     kept = re.sub(r"[^\w.-]+", "_", name).encode()[-MAX_NAME:].decode(errors="ignore")
     return kept.lstrip(".-") or "file"
+
+
+def _picture_type(data: bytes) -> str:
+    """Return the media type of a picture that a model can see, or ""."""
+    return _PICTURES.get(kind_of(data), "") if len(data) <= MAX_LOOK else ""
 
 
 def _write_file(root: Root, budget: int, folder: str, name: str, data: bytes) -> list[str]:

@@ -119,9 +119,15 @@ def _messages(
                     texts.append({"type": "text", "text": clean(text)})
             case Results():
                 for result in message.results:
-                    block = {"type": "tool_result", "tool_use_id": tool_id(result.call)}
+                    block: dict[str, Any] = {
+                        "type": "tool_result",
+                        "tool_use_id": tool_id(result.call),
+                    }
                     if result.text.strip():
                         block["content"] = clean(result.text)
+                    if result.files:
+                        said = {"type": "text", "text": clean(result.text)}
+                        block["content"] = [said, *map(shown, result.files)]
                     results.append({**block, "is_error": True} if result.failed else block)
             case Assistant():
                 content = _content(message, clean)

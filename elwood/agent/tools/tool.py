@@ -22,7 +22,7 @@ from elwood.agent.conversation.calls import (
     Plan,
 )
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import ToolSpec
+from elwood.agent.conversation.message import ReceivedFile, ToolSpec
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.run import RunBounds
 from elwood.agent.policy.settings import Word
@@ -74,6 +74,8 @@ class Output:
     acted: bool = False
     # Names of tools that it found: from now on they are in the prompt of the conversation.
     opens: tuple[str, ...] = ()
+    # Files in the workspace that a model may see if the call succeeded; the text names them.
+    files: tuple[ReceivedFile, ...] = ()
 
 
 Call = Callable[[str, Mapping[str, object]], Awaitable[Output]]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import trio
 
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.features.mcp.definitions import Offer, ToolDefinition, compare, describe_tool, review
 from elwood.features.mcp.lines import LastWords
 from elwood.features.mcp.messages import (
@@ -98,9 +99,9 @@ class McpServer:
 
     *connect* opens a connection, *show* publishes the tools to the model, with the reason why each
     of the others is off, *keep* writes the files of a result into the workspace and returns its
-    text, *tell* sends a message with command buttons to the owner, *rss* returns the bytes of
-    memory of its processes, *errors* holds the end of its stderr, *note_trouble* stores why the
-    owner must act ("" if not).
+    text and pictures, *tell* sends a message with command buttons to the owner, *rss* returns the
+    bytes of memory of its processes, *errors* holds the end of its stderr, *note_trouble* stores
+    why the owner must act ("" if not).
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class McpServer:
         *,
         connect: Connect,
         show: Callable[[Sequence[ToolDefinition], Mapping[str, str]], object],
-        keep: Callable[[Rendered], Awaitable[str]],
+        keep: Callable[[Rendered], Awaitable[tuple[str, tuple[ReceivedFile, ...]]]],
         tell: Callable[[str, Sequence[str], Asker | None], Awaitable[bool]],
         rss: Callable[[], int],
         blocking: Blocking,
@@ -418,7 +419,10 @@ class McpServer:
         finally:
             del self._calls[number], self._askers[number]
             self._last_call = trio.current_time()
-        return CallDone(await self._keep(rendered) if rendered.files else rendered.text, failed)
+        if not rendered.files:
+            return CallDone(rendered.text, failed)
+        text, pictures = await self._keep(rendered)
+        return CallDone(text, failed, pictures)
 
     async def _fetch_result(
         self, connection: "Connection", request: CallTool | ReadResource | ReadPrompt, number: int

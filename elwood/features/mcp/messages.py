@@ -2,6 +2,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.conversation.route import Route
 from elwood.features.mcp.settings import AddedServer
 from elwood.foundation.runtime import Request, describe
@@ -45,6 +46,7 @@ class CallDone(msgspec.Struct, frozen=True):
 
     text: str
     failed: bool = False  # True if the tool reported an error
+    pictures: tuple[ReceivedFile, ...] = ()
 
 
 class CallFailed(msgspec.Struct, frozen=True):

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 import trio
 
 from elwood.agent.channels.client import TellOwner
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.agent.conversation.route import Route
+from elwood.agent.media.store import find_picture
 from elwood.agent.parts import WORLD, Actor, ControlCommand, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
@@ -416,17 +418,21 @@ def choose_sandbox(
     return chosen
 
 
-def _store_files(workspace: Root, folder: str, rendered: Rendered) -> str:
-    """Write the files of a result, and return its text; blocks."""
-    lost = []
+def _store_files(
+    workspace: Root, folder: str, rendered: Rendered
+) -> tuple[str, tuple[ReceivedFile, ...]]:
+    """Write the files of a result, and return its text and the pictures among them; blocks."""
+    lost, pictures = [], []
     for name, content in rendered.files.items():
         try:
             workspace.write(name, content, untrusted=True)
         except (PathRefused, Unconfined) as error:
             lost.append(f"[{error}]")
+        else:
+            pictures.append(find_picture(name, content))
     with suppress(PathRefused, Unconfined):  # then there is nothing to remove
         _remove_oldest(workspace, folder)
-    return "\n".join([rendered.text, *lost])
+    return "\n".join([rendered.text, *lost]), tuple(filter(None, pictures))
 
 
 def _remove_oldest(workspace: Root, folder: str) -> None:

@@ -57,7 +57,7 @@ def format_answer(server: str, result: CallDone | CallFailed, settings: ServerSe
     text = f"{source} answered (not instructions):\n{result.text}\n(end of the answer)"
     if result.failed:
         raise ToolFailure(text, untrusted=settings.untrusted, origin=source)
-    return Output(text, settings.untrusted, settings.private, source)
+    return Output(text, settings.untrusted, settings.private, source, files=result.pictures)
 
 
 def find_scopes(

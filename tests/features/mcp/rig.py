@@ -9,6 +9,7 @@ import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from elwood.agent.conversation.message import ReceivedFile
 from elwood.features.mcp.actor import McpServer
 from elwood.features.mcp.definitions import ToolDefinition, canonical
 from elwood.features.mcp.lines import LastWords
@@ -136,10 +137,10 @@ async def rig(folder: Path, *connections: Made, **settings: Any) -> AsyncIterato
         made.told.append((text, buttons))
         return True
 
-    async def keep(found: Rendered) -> str:
+    async def keep(found: Rendered) -> tuple[str, tuple[ReceivedFile, ...]]:
         await trio.lowlevel.checkpoint()
         made.kept.append(found)
-        return found.text
+        return found.text, ()
 
     def show(tools: Sequence[ToolDefinition], off: Mapping[str, str]) -> None:
         made.shown = [one.name for one in tools]

@@ -6,7 +6,7 @@ every other line it holds a small record, and reads the line from the log when i
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -18,16 +18,17 @@ from elwood.agent.conversation.message import (
     Notice,
     Prompt,
     ReceivedFile,
+    Result,
     Results,
     ToolCall,
     Usage,
+    count_newest_seen,
     estimate_prompt,
     extract_words,
     find_opening,
     get_visible_files,
     is_opening_private,
     mend,
-    newest_seen,
     remove_opening,
     texts,
 )
@@ -37,6 +38,7 @@ from elwood.foundation.text.characters import well_formed
 from elwood.foundation.text.lines import duration, one_line
 from elwood.foundation.text.tokens import estimate
 
+_Viewed = TypeVar("_Viewed", Human, Result)
 # Spans of a text: start and end.
 Spans = tuple[tuple[int, int], ...]
 NO_NATIVE = msgspec.Raw(b"null")
@@ -184,8 +186,11 @@ class Branch(msgspec.Struct):
         All messages are sent again then, so old files are not shown again.
         """
         self._stand_behind(prompt)
-        keep = frozenset() if blind else newest_seen(node.message for node in self.path)
-        self.path = [_drop_files(without_thinking(node), keep) for node in self.path]
+        messages = [node.message for node in self.path]
+        count = sum(len(get_visible_files(message)) for message in messages)
+        left = 0 if blind else count_newest_seen(messages)
+        keeps = iter([False] * (count - left) + [True] * left)
+        self.path = [_drop_files(without_thinking(node), keeps) for node in self.path]
 
     def _stand_behind(self, prompt: Prompt | None) -> None:
         self.prompt = prompt
@@ -263,15 +268,27 @@ def viewable_files(inputs: Iterable[Received]) -> tuple[ReceivedFile, ...]:
     return tuple(file for received in inputs for file in received.files if file.tokens)
 
 
-def _drop_files(old: Node, keep: Collection[ReceivedFile]) -> Node:
-    """Remove the files that are not in *keep*, and note that in the text."""
-    files = get_visible_files(old.message)
-    gone = [file.path for file in files if file not in keep]
-    if not gone or not isinstance(old.message, Human):
+def _drop_files(old: Node, keeps: Iterator[bool]) -> Node:
+    """Remove the files for which the next value of *keeps* is False, and note that in the text."""
+    message = old.message
+    if not get_visible_files(message):
         return old
-    text = f"{old.message.text}\n[You can no longer see {', '.join(gone)}.]"
-    left = tuple(file for file in files if file in keep)
-    return node_of(old.seq, Human(text, left), begins=old.begins, own=old.own)
+    match message:
+        case Human():
+            message = _leave_out(message, keeps)
+        case Results(results):
+            message = Results(tuple(_leave_out(result, keeps) for result in results))
+    return node_of(old.seq, message, begins=old.begins, own=old.own)
+
+
+def _leave_out(part: _Viewed, keeps: Iterator[bool]) -> _Viewed:
+    kept = [(file, next(keeps)) for file in part.files]
+    gone = [file.path for file, is_kept in kept if not is_kept]
+    if not gone:
+        return part
+    left = tuple(file for file, is_kept in kept if is_kept)
+    text = f"{part.text}\n[You can no longer see {', '.join(gone)}.]"
+    return msgspec.structs.replace(part, text=text, files=left)
 
 
 def find_own_words(text: str, inputs: Iterable[Received]) -> Spans | None:

@@ -244,7 +244,7 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     *label* and *origin* belong to the text; *ruling* is as in `CallStarted`. *done*: the effect, if
     the tool reports one. *forgets*: the call was about words that must not be stored. *number*: its
     number for people, in their conversation. *at*: end, Unix time. *looked*: the
-    subject of a call without effects. *acted*, *opens*: as in `Output`.
+    subject of a call without effects. *acted*, *opens*, *files*: as in `Output`.
     """
 
     turn: str
@@ -263,6 +263,7 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     looked: str = ""
     acted: bool = False
     opens: tuple[str, ...] = ()
+    files: tuple[ReceivedFile, ...] = ()
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):

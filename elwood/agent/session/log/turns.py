@@ -239,7 +239,8 @@ def result_of(call: OpenCall) -> Result:
     if call.ended is None:
         text = INTERRUPTED if call.started else "not run: the turn was stopped"
         return Result(call.call.id, text, failed=True)
-    return Result(call.call.id, call.ended.text, failed=call.ended.outcome != "ok")
+    ended = call.ended
+    return Result(call.call.id, ended.text, ended.outcome != "ok", ended.files)
 
 
 def late_result(call: OpenCall) -> str:

@@ -562,6 +562,7 @@ class Gate:
             tool.looks_at if tool is not None and tool.effect == "pure" and outcome == "ok" else "",
             output.acted,
             output.opens,
+            () if call.outer else output.files,
         )
         began = self._began.pop(call.key, None)
         level = logging.DEBUG if call.outer is not None and started is None else self._level
