@@ -1,6 +1,6 @@
 """The parts that a feature provides for one run of the app."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -101,6 +101,8 @@ class Parts:
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
     prompt: Sequence[PromptPart] = ()
     commands: Sequence[SlashCommand] = ()
+    # Return further words that a terminal completes, as NAME (typed /NAME) or @NAME, with texts.
+    completions: Sequence[Callable[[], Mapping[str, str]]] = ()
     status: Sequence[StatusLine] = ()
     chores: Sequence[Chore] = ()
     searches: Sequence[TextSearch] = ()
@@ -159,6 +161,7 @@ class Gathered:
         self.searches = LaterParts[TextSearch]("searches")
         self.control = LaterParts[ControlCommand]("control commands")
         self.commands = LaterParts[SlashCommand]("slash commands")
+        self.completions = LaterParts[Callable[[], Mapping[str, str]]]("completions")
         self._sandbox = LaterParts[Executor | NoSandbox]("sandboxes")
 
     def complete(self, parts: Sequence[Parts]) -> None:
@@ -168,6 +171,7 @@ class Gathered:
         self.searches.complete(one for made in parts for one in made.searches)
         self.control.complete(one for made in parts for one in made.control)
         self.commands.complete(one for made in parts for one in made.commands)
+        self.completions.complete(one for made in parts for one in made.completions)
         brought: Iterable[Executor | NoSandbox | None] = (made.sandbox for made in parts)
         self._sandbox.complete([choose_only("sandbox", brought) or NoSandbox("there is none")])
 

@@ -62,12 +62,16 @@ class PersistentHistory(History):
 class LineCompleter(Completer):
     """Complete slash *commands* at the beginning, and file names after ``@``.
 
-    The text of a command has its description in the first line, and its usage in the others.
+    The text of a command has its description in the first line, and its usage in the others.  A
+    command that begins with ``@`` is a word that is completed like a file name.
     """
 
     def __init__(self, commands: Sequence[tuple[str, str]]) -> None:
         self._commands = list[tuple[str, str]]()
+        self._words = [(name[1:], text) for name, text in commands if name.startswith("@")]
         for name, text in commands:
+            if name.startswith("@"):
+                continue
             about, _, usage = text.partition("\n")
             self._commands.append((f"/{name}", about))
             longer = re.findall(rf"/{re.escape(name)} [a-z]+", usage)
@@ -86,6 +90,9 @@ class LineCompleter(Completer):
                     yield Completion(name, -len(before), display_meta=about)
         elif match := re.search(r"(?<!\S)@(\S*)$", before):
             yield from self._files.get_completions(Document(match[1]), event)
+            for name, about in self._words:
+                if match[1] and match[1].lower() in name.lower():
+                    yield Completion(name, -len(match[1]), display_meta=about)
             if match[1] and not match[1].startswith(("/", "~", ".")):
                 for path in islice(_find_names(match[1]), MAX_OFFERED):
                     yield Completion(path, -len(match[1]))

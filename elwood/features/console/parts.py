@@ -166,8 +166,11 @@ async def sit(core: Core, others: Gathered, session: str, mode: Mode, frontend: 
 
 
 def commands(others: Gathered) -> dict[str, str]:
-    """Return the slash commands with their texts for /help."""
-    return {one.name: one.about for one in others.commands if one.menu != "nobody"}
+    """Return the slash commands with their texts for /help, and the other completions."""
+    found = {one.name: one.about for one in others.commands if one.menu != "nobody"}
+    for complete in others.completions:
+        found |= complete()
+    return found
 
 
 async def _cancel_when_closed(mailbox: Mailbox[None], scope: trio.CancelScope) -> None:

@@ -39,6 +39,7 @@ from elwood.features.mcp.results import (
     Block,
     Rendered,
     fit_text,
+    format_completions,
     format_listing,
     messages,
     render,
@@ -98,10 +99,10 @@ class McpServer:
     """Actor of the server *name*.
 
     *connect* opens a connection, *show* publishes the tools to the model, with the reason why each
-    of the others is off, *keep* writes the files of a result into the workspace and returns its
-    text and pictures, *tell* sends a message with command buttons to the owner, *rss* returns the
-    bytes of memory of its processes, *errors* holds the end of its stderr, *note_trouble* stores
-    why the owner must act ("" if not).
+    of the others is off, and the completions for terminals, *keep* writes the files of a result
+    into the workspace and returns its text and pictures, *tell* sends a message with command
+    buttons to the owner, *rss* returns the bytes of memory of its processes, *errors* holds the end
+    of its stderr, *note_trouble* stores why the owner must act ("" if not).
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class McpServer:
         store: ServerStore,
         *,
         connect: Connect,
-        show: Callable[[Sequence[ToolDefinition], Mapping[str, str]], object],
+        show: Callable[[Sequence[ToolDefinition], Mapping[str, str], Mapping[str, str]], object],
         keep: Callable[[Rendered], Awaitable[tuple[str, tuple[ReceivedFile, ...]]]],
         tell: Callable[[str, Sequence[str], Asker | None], Awaitable[bool]],
         rss: Callable[[], int],
@@ -256,6 +257,7 @@ class McpServer:
                     clear_error("connecting")
                     self._life.start_soon(self._close_when_idle, self._life.cancel_scope)
                     self._life.start_soon(connection.watch, changed)
+                    self._life.start_soon(self._list_completions, connection)
                     while True:
                         await relist.wait()
                         await trio.sleep(max(0.0, listed + RELIST - trio.current_time()))
@@ -310,6 +312,17 @@ class McpServer:
             )
             nursery.start_soon(self._tell, words, (f"/mcp accept {self.name}",), None)
 
+    async def _list_completions(self, connection: "Connection") -> None:
+        """Store the resources and prompts that a terminal completes, if the server lists them."""
+        within = self._settings.start_timeout
+        with suppress(NotConnected, ServerRefused, DiskFull), trio.move_on_after(within):
+            listed = await connection.list_resources(), await connection.list_prompts()
+            completions = format_completions(self.name, *listed)
+            if completions != self._book.completions:
+                self._book.completions = completions
+                self._publish()
+                await self._store.write(self._book)
+
     def _compare(self) -> Offer:
         book = self._book
         self._offer = compare(self.name, self._offered, book.accepted, book.left_out)
@@ -329,7 +342,7 @@ class McpServer:
         self._stray = stray
 
     def _publish(self) -> None:
-        """Publish the accepted tools to the model, whether or not the server runs."""
+        """Publish the accepted tools and the completions, whether or not the server runs."""
         tools = list(self._book.accepted.values())
         if self._offer is not None:
             tools = list(self._offer.usable)
@@ -338,7 +351,8 @@ class McpServer:
         if self._book.off:
             why = f"is off, like all tools of {self.name}"
         gone = [one for name, one in self._book.accepted.items() if one not in tools]
-        self._show(tools, {tool.name: why for tool in gone})
+        completions = {} if self._book.off else self._book.completions
+        self._show(tools, {tool.name: why for tool in gone}, completions)
 
     # --- calls --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from elwood.agent.session.extension import (
     SessionExtension,
     SlashCommand,
 )
-from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.mcp.adding import describe_server
 from elwood.features.mcp.messages import (
     AddServer,
@@ -45,7 +44,7 @@ USAGE = (
     "/mcp omit NAME TOOL…: leave tools out; /mcp accept NAME TOOL shows them again.\n"
     "/mcp answer NAME WORDS, /mcp decline NAME: answer a server's question, or refuse to "
     "answer.\n"
-    "/prompt SERVER NAME: follow a prompt of a server."
+    "/prompt SERVER NAME WORDS…, /SERVER:NAME WORDS…: follow a prompt of a server."
 )
 NONE = (
     "There is no MCP server. To add one, type /mcp add NAME and its command here, or run `elwood "
@@ -169,16 +168,22 @@ async def ask_actor(actor: Address[Any], request: Request[Steered]) -> Steered:
 
 
 class PromptWords(SessionExtension):
-    """``/prompt SERVER NAME WORDS``: the model reads the prompt with a tool, as untrusted text."""
+    """``/prompt SERVER NAME WORDS``, ``/SERVER:NAME WORDS`` for one of *servers*.
 
-    def __init__(self, log: SessionLog) -> None:
-        pass
+    The model reads the prompt with a tool, as untrusted text.
+    """
+
+    def __init__(self, servers: Container[str]) -> None:
+        self._servers = servers
 
     async def expand(self, command: str) -> str:
-        """Translate ``/prompt`` into a request to the model."""
+        """Translate the command into a request to the model."""
         await trio.lowlevel.checkpoint()
         first, *given = command.split()
-        if first != "/prompt":
+        server, colon, name = first.removeprefix("/").partition(":")
+        if colon and server in self._servers:
+            given = [server, *filter(None, [name]), *given]
+        elif first != "/prompt":
             return ""
         match given:
             case []:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
+from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
@@ -75,6 +77,8 @@ log = logging.getLogger("elwood.mcp")
 
 # Result files kept per server; the oldest are removed first.
 MAX_KEPT = 200
+# Completions for terminals, of all servers.
+MAX_COMPLETIONS = 500
 # Seconds of silence that end a remote server's answer; a call has its own limit.
 READ_TIMEOUT = 300.0
 MISSING = "the MCP library is missing; install it: pip install 'elwood[mcp]'"
@@ -102,7 +106,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     return Parts(
         actors=actors,
         live=[servers.tools],
-        sessions=[PromptWords],
+        sessions=[lambda log: PromptWords(servers.addresses)],
+        completions=[servers.list_completions],
         status=[servers.format_troubles],
         commands=[mcp_command(steering)],
         control=[ControlCommand(name="mcp", run=steering.control)],
@@ -125,6 +130,7 @@ class Servers:
         self._added = set(core.config.get(McpServers).added)
         self._shown: dict[str, Sequence[Tool]] = {}
         self._off: dict[str, Sequence[Tool]] = {}
+        self._completions: dict[str, Mapping[str, str]] = {}
         # By server, why only the owner can start it again.
         self.troubles: dict[str, str] = {}
         # The servers that were added in this run, and what ends each.
@@ -149,12 +155,23 @@ class Servers:
 
         return run
 
-    def _show(self, name: str, tools: Sequence[Tool], off: Sequence[Tool] = ()) -> None:
-        """Offer *tools* of the server *name* to the model, instead of the earlier ones.
+    def list_completions(self) -> dict[str, str]:
+        """Return the typed names of the servers' resources and prompts, with descriptions."""
+        listed = (each for one in self._completions.values() for each in one.items())
+        return dict(islice(listed, MAX_COMPLETIONS))
+
+    def _show(
+        self,
+        name: str,
+        tools: Sequence[Tool],
+        off: Sequence[Tool] = (),
+        completions: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Offer *tools* and *completions* of the server *name*, instead of the earlier ones.
 
         Those that are *off* explain that if they are called.
         """
-        self._shown[name], self._off[name] = tools, off
+        self._shown[name], self._off[name], self._completions[name] = tools, off, completions
         policy = self._core.config.get(PolicySettings)
         settings = {one: self._settings[one] for one in self.addresses}
         own: list[Tool] = []
@@ -250,13 +267,17 @@ def _make_server(
     name: str,
     settings: ServerSettings,
     mailbox: Mailbox[ServerMail],
-    show_tools: Callable[[str, Sequence[Tool], Sequence[Tool]], None],
+    show_tools: Callable[[str, Sequence[Tool], Sequence[Tool], Mapping[str, str]], None],
     note_trouble: Callable[[str], None],
 ) -> McpServer:
     blocking, errors, pids = core.environment.blocking, LastWords(), set[int]()
     is_open = partial(_is_open, settings, others)
 
-    def show(definitions: Sequence[ToolDefinition], off: Mapping[str, str]) -> None:
+    def show(
+        definitions: Sequence[ToolDefinition],
+        off: Mapping[str, str],
+        completions: Mapping[str, str],
+    ) -> None:
         policy = core.config.get(PolicySettings)
         scopes = find_scopes(name, settings, definitions)
         server = mailbox.address
@@ -270,6 +291,7 @@ def _make_server(
                 make_switched_off(name, one, why, policy, f"/mcp show {name}")
                 for one, why in off.items()
             ],
+            completions,
         )
 
     async def tell(words: str, buttons: Sequence[str], asker: Asker | None) -> bool:

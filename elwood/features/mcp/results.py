@@ -4,11 +4,14 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from elwood.foundation.text.characters import printable
 from elwood.foundation.text.lines import one_line
 
 # Characters of an answer shown to the model; longer ones are stored whole in a file.
@@ -17,6 +20,8 @@ MAX_SHOWN = 40_000
 MAX_FILES = 20
 # Characters of a name, an address or a type in an answer.
 MAX_WORDS = 500
+# Resources and prompts of a server that a terminal completes; characters of a name and a text.
+MAX_COMPLETED, MAX_NAME, MAX_ABOUT = 100, 200, 100
 
 # Only suffixes of plain data: the server chooses the type.
 ENDINGS = {
@@ -26,6 +31,7 @@ ENDINGS = {
 }  # fmt: skip
 
 Block = Mapping[str, Any]  # parsed JSON
+_SPACE = re.compile(r"\s")
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -92,17 +98,37 @@ def resource(block: Block, folder: str, files: dict[str, bytes]) -> str:
 
 
 def format_listing(items: Iterable[Block], what: str) -> str:
-    lines = []
-    for one in items:
-        called = one.get("uri") or one.get("uriTemplate") or one.get("name")
-        needs = [
-            f"{each.get('name')}{'' if each.get('required') else '?'}"
-            for each in one.get("arguments") or ()
-        ]
-        about = [one.get("title") or one.get("name"), one.get("description")]
-        about += [f"arguments: {', '.join(needs)}"] if needs else []
-        lines.append(f"- {called}: {one_line('; '.join(map(str, filter(None, about))), MAX_WORDS)}")
+    lines = [f"- {name}: {one_line(about, MAX_WORDS)}" for name, about in map(_describe, items)]
     return "\n".join(lines) or f"There are no {what}."
+
+
+def format_completions(
+    server: str, resources: Iterable[Block], prompts: Iterable[Block]
+) -> dict[str, str]:
+    """Return what a person types for each resource and prompt of *server*, with its description.
+
+    Names that are long, have spaces or control characters are left out.
+    """
+    typed = [(f"@{server}:", *_describe(one)) for one in resources]
+    typed += [(f"{server}:", *_describe(one)) for one in prompts]
+    plain = (
+        (f"{start}{name}", one_line(about, MAX_ABOUT))
+        for start, name, about in typed
+        if 0 < len(name) <= MAX_NAME and name == printable(name) and not _SPACE.search(name)
+    )
+    return dict(islice(plain, MAX_COMPLETED))
+
+
+def _describe(item: Block) -> tuple[str, str]:
+    """Return the address or name of a listed resource or prompt, and its description."""
+    needs = [
+        f"{each.get('name')}{'' if each.get('required') else '?'}"
+        for each in item.get("arguments") or ()
+    ]
+    about = [item.get("title") or item.get("name"), item.get("description")]
+    about += [f"arguments: {', '.join(needs)}"] if needs else []
+    name = item.get("uri") or item.get("uriTemplate") or item.get("name")
+    return str(name), "; ".join(map(str, filter(None, about)))
 
 
 def messages(items: Iterable[Block], folder: str) -> Rendered:

@@ -31,6 +31,7 @@ class ServerBook(msgspec.Struct):
     left_out: dict[str, str] = {}  # pins by name of tools that the owner does not want
     told: str = ""  # code of the last offer announced to the owner
     met: bool = False  # has been connected at least once
+    completions: dict[str, str] = {}  # typed names of resources and prompts, with descriptions
 
 
 def book_path(state: Path, name: str) -> Path:

@@ -314,7 +314,8 @@ def reader_tools(
         Tool(
             name="read_resource",
             id="mcp.resource.read",
-            description="Read a resource of an MCP server, or list its resources.",
+            description="Read a resource of an MCP server, or list its resources. "
+            "`@SERVER:URI` in a message names the resource URI of SERVER: read it first.",
             input=ResourceToRead,
             run=read_resource,
             target=lambda given: one_line(f"{given.server} {given.uri}", 100),

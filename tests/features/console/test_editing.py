@@ -38,7 +38,10 @@ def test_an_unwritable_history_is_empty(tmp_path: Path) -> None:
 
 def completed(text: str) -> list[str]:
     export = "as a file\n/export md or /export html."
-    words = LineCompleter([("stop", "stop the answer"), ("status", "how I am"), ("export", export)])
+    served = [("docs:review", "arguments: file"), ("@docs:file:///Plan.md", "the plan")]
+    words = LineCompleter(
+        [("stop", "stop the answer"), ("status", "how I am"), ("export", export), *served]
+    )
     found = words.get_completions(Document(text), CompleteEvent())
     return [one.text for one in found]
 
@@ -59,6 +62,9 @@ def test_commands_and_file_names_are_completed(
         (tmp_path / name).touch()
     assert completed("see @no") == ["tes.txt", "letters/Snow.md"]
     assert completed("a@no") == []
+    assert completed("/doc") == ["/docs:review"]
+    assert completed("see @docs:") == completed("@plan") == ["docs:file:///Plan.md"]
+    assert completed("/@docs") == []
 
 
 def test_a_pasted_block_is_folded_and_unfolded() -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import trio
 
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.feature import Feature
 from elwood.agent.models.client import ModelRequest, Shown
 from elwood.agent.models.settings import Limits, Providers, ProviderSettings
 from elwood.app.main import FEATURES
@@ -74,10 +75,11 @@ class Obedient:
 class House:
     """A running app: *line* is its channel, *model* its model."""
 
-    def __init__(self, line: Line, model: Obedient, folder: Path) -> None:
+    def __init__(self, line: Line, model: Obedient, folder: Path, runtime: Path) -> None:
         self.line = line
         self.model = model
         self.folder = folder
+        self.runtime = runtime
 
     async def ask(self, text: str) -> str:
         """Send *text* and return the answer, without Elwood's own notices."""
@@ -134,7 +136,11 @@ class House:
 
 @asynccontextmanager
 async def living(
-    folder: Path, *more: object, sandbox: str = "direct", **servers: ServerSettings
+    folder: Path,
+    *more: object,
+    sandbox: str = "direct",
+    features: Sequence[Feature] = FEATURES,
+    **servers: ServerSettings,
 ) -> AsyncIterator[House]:
     """Run the app with *servers*, with its state in *folder*."""
     (folder / "state" / "workspace").mkdir(parents=True, exist_ok=True)
@@ -151,5 +157,5 @@ async def living(
             Limits(session_tokens=0, day_tokens=0),
             *more,
         )
-        async with talking(config, FEATURES, {"scripted": model}) as line:
-            yield House(line, model, folder)
+        async with talking(config, features, {"scripted": model}) as line:
+            yield House(line, model, folder, runtime)

@@ -59,6 +59,12 @@ class FakeConnection:
         self.listed += 1
         return list(self.tools)
 
+    async def list_resources(self) -> list[Any]:
+        await trio.lowlevel.checkpoint()
+        return []
+
+    list_prompts = list_resources
+
     async def call(self, tool: str, arguments: dict[str, Any], progress: Any) -> Result:
         await trio.lowlevel.checkpoint()
         return text("done") if self.called is None else await self.called(arguments)
@@ -142,7 +148,9 @@ async def rig(folder: Path, *connections: Made, **settings: Any) -> AsyncIterato
         made.kept.append(found)
         return found.text, ()
 
-    def show(tools: Sequence[ToolDefinition], off: Mapping[str, str]) -> None:
+    def show(
+        tools: Sequence[ToolDefinition], off: Mapping[str, str], completions: Mapping[str, str]
+    ) -> None:
         made.shown = [one.name for one in tools]
 
     disk = Disk(blocking=inline, clock=lambda: 0.0)

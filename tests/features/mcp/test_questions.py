@@ -4,9 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import trio
 
+from elwood.app.main import FEATURES
+from elwood.features.console.feature import FEATURE as console
 from elwood.features.mcp.questions import ServerQuestion, answer_to, questions
+from elwood.features.mcp.results import format_completions
+from elwood.foundation.net.control import ask
 from tests.agent.session.scripted import last_message
 from tests.features.mcp.fake_server import DO, ECHO
 from tests.features.mcp.house import House, fake, living
@@ -168,6 +174,55 @@ async def test_resources_and_prompts_are_read(tmp_path: Path) -> None:
         said = last_message(house.model.asked[-1].messages)
         assert "Read the prompt weather of the MCP server fake with read_prompt" in str(said)
         assert "Its arguments are: city=Rome" in str(said)
+
+
+async def list_completions(house: House) -> dict[str, str]:
+    """Return the completions of the fake server, as a terminal gets them."""
+    while not (house.runtime / "control.sock").is_socket():
+        await house.ask("/mcp")  # the app is starting
+    answer = await trio.to_thread.run_sync(ask, house.runtime, "commands")
+    assert answer.ok, answer.text
+    listed = msgspec.json.decode(answer.text, type=dict[str, str])
+    return {name: text for name, text in listed.items() if "fake:" in name}
+
+
+async def test_a_terminal_completes_resources_and_prompts(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="MCP NOT TESTED: the extra elwood[mcp] is not installed")
+    features = (*FEATURES, console)
+    completions = {
+        "@fake:note://1": "first; a note",
+        "@fake:note://{number}": "any",
+        "fake:weather": "weather; of a city; arguments: city",
+    }
+    async with living(tmp_path, features=features, fake=fake()) as house:
+        await house.until("/mcp show fake", ": ready;")
+        await house.call("read_resource", server="fake")  # the server answers one after another
+        assert await list_completions(house) == completions
+        await house.ask("/fake:weather city=Rome in May")
+        said = str(last_message(house.model.asked[-1].messages))
+        assert "Read the prompt weather of the MCP server fake with read_prompt" in said
+        assert "Its arguments are: city=Rome in May" in said
+        [reader] = [one for one in house.model.asked[-1].prompt.tools if "_resource" in one.name]
+        assert "`@SERVER:URI` in a message names the resource" in reader.description
+        turns = len(house.model.asked)
+        await house.ask("/far:weather")
+        assert len(house.model.asked) == turns
+        await house.ask("/mcp disable fake")
+        assert await list_completions(house) == {}
+        await house.ask("/mcp enable fake")
+    # After a restart they are known before the server is connected.
+    async with living(tmp_path, features=features, fake=fake(start="on_demand")) as house:
+        assert await list_completions(house) == completions
+        assert "not started" in await house.ask("/mcp")
+
+
+def test_strange_names_are_not_completed() -> None:
+    names = ["ok", "two words", "con\x1btrol", "x" * 201, ""]
+    resources = [{"uri": one, "name": "a\nb" * 100} for one in names]
+    found = format_completions("s", resources, [{"name": f"p{one}"} for one in range(200)])
+    assert list(found)[:2] == ["@s:ok", "s:p0"]
+    assert len(found) == 100
+    assert all(len(text) <= 100 and "\n" not in text for text in found.values())
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -5,6 +5,7 @@ changes it, in place, so that the cost of a turn does not depend on the length o
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
@@ -45,6 +46,8 @@ from elwood.agent.session.log.turns import (
     summarize_turn,
 )
 
+# The first word of a command: /NAME, or /SERVER:PROMPT of an MCP server.
+_TYPED = re.compile(r"/(?:[^\W_]+|[a-z0-9-]+:\S+)")
 # Remembered receipts, without their texts.
 MAX_RECEIPTS = 50
 # Tools of a search that stay in the prompt; the oldest leave it.
@@ -545,9 +548,13 @@ def is_stop(received: Received) -> bool:
 
 
 def is_typed(text: str) -> bool:
-    """Return True if *text* is a slash command when a person writes it."""
+    """Return True if *text* is a slash command when a person writes it.
+
+    >>> is_typed("/undo 2"), is_typed("/notes:plan my week"), is_typed("/etc/hosts: what is it?")
+    (True, True, False)
+    """
     words = text.split(maxsplit=1)
-    return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
+    return bool(words) and bool(_TYPED.fullmatch(words[0]))
 
 
 def is_said(received: Received) -> bool:
