@@ -27,7 +27,7 @@ from elwood.app.config.toml_file import ConfigErrors
 from elwood.app.main import FEATURES, own_sections, tools
 from elwood.features.console.parts import commands as completed_commands
 from elwood.features.mcp.settings import ServerSettings
-from elwood.features.mcp.tools import reader_tools
+from elwood.features.mcp.tools import reader_tools, search_tool
 from elwood.features.tasks.rules import schedule
 from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Task
@@ -75,7 +75,9 @@ class Tracker:
 def test_the_declared_tools_are_the_built_ones() -> None:
     """The names in the configuration are declared: reading it builds nothing."""
     servers = {"time": ServerSettings(command="time")}
-    built = (*every_tool(), *reader_tools(servers, {}, lambda name: True, PolicySettings()))
+    policy = PolicySettings()
+    readers = reader_tools(servers, {}, lambda name: True, policy)
+    built = (*every_tool(), *readers, search_tool({}, policy))
     assert tools() == {tool.name: tool.id for tool in built}
 
 
