@@ -218,7 +218,7 @@ def _contradictions(
         if newest[key] != rule.id:
             continue  # its effect had changed, so another answer counted
         outcome = ended[key].outcome if key in ended else "none"
-        if outcome == "denied" and ended[key].text.startswith("stopped"):
+        if outcome in ("denied", "failed") and ended[key].text.startswith("stopped"):
             continue
         if outcome == "denied" and decided.get(key, rule.plan) != rule.plan:
             continue  # its effect had changed, and too many questions were open to ask again

@@ -183,11 +183,11 @@ def test_each_story_contains_its_events(tmp_path: Path) -> None:
         "denied while others run": (["denied"], ["waiting"]),
         "for good": (["always", "standing"], ["ok", "ok"]),
         "after a restart": (["once"], ["waiting", "ok"]),
-        "stopped while it asks": ([], ["denied"]),
+        "stopped while it asks": (["withdrawn"], ["denied"]),
         "stopped while it waits": (["withdrawn"], ["waiting"]),
         "stopped while it runs": (["once"], ["unknown"]),
         "a new conversation while it waits": (["withdrawn"], ["waiting"]),
-        "a new conversation while it asks": ([], ["denied"]),
+        "a new conversation while it asks": (["withdrawn"], ["denied"]),
         "for a conversation": (["conversation", "standing", "conversation"], ["ok", "ok", "ok"]),
         "strangers' words": (["source", "once"], ["ok", "ok"]),
         "left open": ([], ["waiting"]),
@@ -236,6 +236,7 @@ def test_a_yes_without_effect_is_reported(tmp_path: Path) -> None:
     assert trial.names[begun + 1] == "after write turn"
     assert broken_promises(trial) == []
     assert trial.home.texts()[-1].startswith("I tried this several times")
+    assert "(failed) · allowed once by you" in trial.home.texts()[-1]
     assert trial.home.effects.done == []
 
 

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.entries import MAX_ATTEMPTS, Received
 from elwood.agent.tools.talk import MAX_OPTION
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER, SentMessage
@@ -75,6 +75,27 @@ async def test_the_outcome_replaces_the_question(h: Home, typed: str, outcome: s
             h.fake.say(typed)
         assert await closed(life, question) == outcome
         assert len(questions(h)) == 1
+
+
+async def test_a_turn_that_is_given_up_says_the_same_as_its_question(h: Home) -> None:
+    require_approval(h).settings["approvals"] = ApprovalSettings(wait=600.0)
+    async with h.life() as life:
+        h.fake.say("call act boldly")
+        question = await wait_for_question(h, life)
+        life.kill()
+        await life.wait_for_kill()
+    for _ in range(MAX_ATTEMPTS - 1):
+        async with h.life() as life:
+            await trio.sleep(SOON)
+            life.kill()
+            await life.wait_for_kill()
+    async with h.life() as life:
+        assert await closed(life, question) == "⛔ Not done: I took the question back"
+        await life.wait_until_idle()
+        assert "so I gave up" in other_messages(h)[-1]
+        assert "⛔ act boldly (not allowed) · I took the question back" in other_messages(h)[-1]
+        assert h.effects.done == []
+        assert h.broken_promises() == []
 
 
 async def test_a_message_ends_the_wait_but_not_the_question(h: Home) -> None:

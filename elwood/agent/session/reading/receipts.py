@@ -32,7 +32,7 @@ RULINGS = {
     "standing": "standing permission",
     "denied": "denied by you",
     "expired": "you did not answer in time",
-    "withdrawn": "withdrawn",
+    "withdrawn": "I took the question back",
 }
 # Separates a ruling from text of the model, which may not contain it.
 DOT = "·"

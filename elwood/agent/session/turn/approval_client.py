@@ -239,6 +239,17 @@ class ApprovalClient:
                 return
             await trio.sleep(PAUSE)  # the disk is full
 
+    async def close_question(self, call: OpenCall, pending: CallPending) -> bool:
+        """Withdraw the question about *call*, which will not run, if it is still open.
+
+        Record what the question says then. Return True if it says that the owner allowed the call.
+        """
+        await self.withdraw(pending)
+        if call.decided is None:
+            with suppress(ActorUnavailable):
+                await self._fetch_decision(pending)
+        return call.decided is not None and call.decided.allowed
+
     async def cancel_pending(
         self, *, anew: bool = False, turns: Collection[str] | None = None
     ) -> int:
@@ -287,17 +298,18 @@ class ApprovalClient:
             pending = kept.pending
             if kept.decided is not None:
                 continue
-            key = call_key(pending.turn, pending.call)
             try:
-                verdict = await self._approvals.ask(
-                    LookUpDecision(session=self._log.id, call=key, plan=pending.plan)
-                )
+                await self._fetch_decision(pending)
             except ActorUnavailable:
                 return  # it sends a hint when it is back
-            if isinstance(verdict, Verdict):
-                await self._record_decision(
-                    pending.turn, pending.call, pending.plan, verdict, keep=True
-                )
+
+    async def _fetch_decision(self, pending: CallPending) -> None:
+        """Record the decision about *pending*, if there is one.  Raises ActorUnavailable."""
+        turn, call, plan = pending.turn, pending.call, pending.plan
+        look_up = LookUpDecision(session=self._log.id, call=call_key(turn, call), plan=plan)
+        verdict = await self._approvals.ask(look_up)
+        if isinstance(verdict, Verdict):
+            await self._record_decision(turn, call, plan, verdict, keep=True)
 
     async def _wait_for_answer(
         self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float

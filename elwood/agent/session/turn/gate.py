@@ -189,8 +189,9 @@ class Gate:
         elif call.started is not None or is_look:
             await self._end(call, "failed", Output("stopped"))
         elif call.pending is not None:
-            await self.approvals.withdraw(call.pending)
-            await self._end(call, "denied", Output("stopped before it began"))
+            is_allowed = await self.approvals.close_question(call, call.pending)
+            outcome: Outcome = "failed" if is_allowed else "denied"
+            await self._end(call, outcome, Output("stopped before it began"))
 
     # --- a call from within a call ---------------------------------------------------------------
 
