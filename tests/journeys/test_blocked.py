@@ -45,7 +45,7 @@ async def test_the_answer_waits_for_its_person(h: Home, back: str, restarts: boo
     if restarts:
         async with h.life() as life:
             await come_back(h, life, back)
-    assert h.texts(OTHER)[:2] == [MISSED, SECRET]
+    assert [text for text in h.texts(OTHER) if text in (MISSED, SECRET)] == [MISSED, SECRET]
     assert h.fold(OTHERS).missed == {}
     assert len(h.texts()) == 1
     assert h.broken_promises() == []

@@ -9,7 +9,7 @@ from elwood.agent.session.reading.export import Line, items_of, lines_of
 from elwood.agent.session.reading.records import History, TurnRecord
 from elwood.foundation.text.lines import in_quotes, literal, one_line, shorten
 
-# Messages on a page; characters of one in the list, on a button, and of one that is shown.
+# Messages on a page; characters of a message in the list, on a button, and when shown alone.
 PAGE, WORDS, LABEL, SHOWN = 20, 60, 24, 1500
 # Levels of branches that are indented.
 DEEPEST = 6
@@ -65,7 +65,7 @@ def _walk(lines: Sequence[Line]) -> Iterator[tuple[int, TurnRecord]]:
 def _show_turn(
     turn: TurnRecord, lines: Sequence[Line], zone: tzinfo, redact: Callable[[str], str]
 ) -> CommandAnswer:
-    """Show one message with its calls and its answer, and buttons to the messages beside it."""
+    """Show one message with its calls and its answer, and buttons to its neighbors."""
     places = {id(call): turn.seq for call in turn.calls}
     items = items_of(turn, places, redact)
     shown = [f"{item.who}: {shorten(item.text.strip(), SHOWN)}" for item in items]
