@@ -22,6 +22,7 @@ from typing import Any
 from zipfile import BadZipFile
 from zlib import crc32
 
+import attrs
 import pytest
 from pypdf.errors import PyPdfError
 
@@ -51,7 +52,7 @@ from elwood.agent.session.reading.records import History
 from elwood.agent.session.reading.tree import answer_tree
 from elwood.agent.session.turn import prompt
 from elwood.agent.session.turn.unsupported_claims import with_receipts
-from elwood.agent.tools.tool import ToolFailure
+from elwood.agent.tools.tool import ToolFailure, decode_arguments
 from elwood.app.config.load import load_own
 from elwood.app.config.toml_file import ConfigErrors, parse_toml
 from elwood.features.console import drawing
@@ -95,6 +96,7 @@ from elwood.foundation.text.splitting import STANDARD
 from elwood.foundation.text.words import count_words
 from tests.agent.approvals.approving import question
 from tests.channels import two_channels
+from tests.every_tool import every_tool
 from tests.hostile_text import SHAPES, Shape
 
 SHORT, LONG = 50_000, 200_000
@@ -253,6 +255,7 @@ def fed(text: str) -> object:
     return [parser.feed(data[at : at + 4096]) for at in range(0, len(data), 4096)]
 
 
+ANY_TOOL = attrs.evolve(every_tool()[0], input=dict[str, object])
 CALLS: dict[str, Called] = {
     "agent.conversation.labels.remember": lambda t: labels.remember({}, t),
     "agent.conversation.message.rough": lambda t: rough(Prompt(t), [Human(t)], t),
@@ -266,6 +269,9 @@ CALLS: dict[str, Called] = {
     "agent.session.log.branch.find_own_words": lambda t: find_own_words(t, [said_by(t)]),
     "agent.session.log.turns.get_answer": lambda t: turns.get_answer(turn_of(t), t, failed=False),
     "agent.session.reading.cli.since": lambda t: since(t, NOW, UTC),
+    "agent.tools.tool.decode_arguments": lambda t: decode_arguments(
+        json.dumps({"x": list(t)} | dict.fromkeys(t)), ANY_TOOL
+    ),
     "features.console.settings.choose_colors": lambda t: choose_colors(ConsoleSettings(), t),
     "agent.session.reading.tree.answer_tree": lambda t: answer_tree(ONE_TURN, t, UTC, t, str),
     "agent.session.reading.render.list_receipts": lambda t: render.list_receipts([], t, UTC),

@@ -95,7 +95,7 @@ class Built:
             "searches": sorted(one.name for made in parts for one in made.searches),
             "prompt": sorted([await one.text(4_000) for made in parts for one in made.prompt]),
             # Not their texts: some ask an actor, and none runs here.
-            "status": sum(len(made.status) for made in parts),
+            "status": sorted(len(made.status) for made in parts),
         }
 
 

@@ -358,14 +358,7 @@ class Showing:
 
     def _show_thought(self, text: str) -> None:
         """Show the thinking so far, to those who want to see it."""
-        draft = Draft(
-            route=self._route,
-            draft=self._draft,
-            unredacted=text,
-            redact=self._redact_end,
-            is_thought=True,
-        )
-        self._offer(draft)
+        self._offer_draft(text, is_thought=True)
 
     def show_detail(self, step: str, text: str | Callable[[], str]) -> None:
         """Show more about the call *step*; a function is called until a text follows."""
@@ -377,14 +370,18 @@ class Showing:
 
     def _offer_detail(self, step: str, text: str) -> None:
         if self._turn is not None and text.strip():
-            draft = Draft(
-                route=self._route,
-                draft=self._draft,
-                unredacted=text,
-                redact=self._redact_end,
-                step=step,
-            )
-            self._offer(draft)
+            self._offer_draft(text, step=step)
+
+    def _offer_draft(self, text: str, *, is_thought: bool = False, step: str = "") -> None:
+        draft = Draft(
+            route=self._route,
+            draft=self._draft,
+            unredacted=text,
+            redact=self._redact_end,
+            is_thought=is_thought,
+            step=step,
+        )
+        self._offer(draft)
 
     def show_response(self, text: str) -> None:
         """Show the whole *text* of a response with calls; later text is shown below it."""

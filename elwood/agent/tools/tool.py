@@ -1,7 +1,9 @@
 """Contracts of a tool and of a search, and the files that tools can reach."""
 
 import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -28,7 +30,7 @@ from elwood.agent.conversation.run import RunBounds
 from elwood.agent.policy.settings import Word
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.lines import escape_name
+from elwood.foundation.text.lines import escape_name, one_line
 
 
 class ToolFailure(Exception):
@@ -201,6 +203,20 @@ def _definition(tool: Tool) -> str:
     spec = tool.spec
     parts = [spec.name, spec.description, bytes(spec.schema).decode(), tool.risk, tool.effect]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def decode_arguments(text: str, tool: Tool) -> object:
+    """Decode the JSON arguments of a call of *tool*.  Raises ValueError or RecursionError."""
+    given = msgspec.json.decode(text, type=tool.input)
+    json.loads(text, object_pairs_hook=_refuse_repeated, parse_int=str)
+    return given
+
+
+def _refuse_repeated(pairs: Sequence[tuple[str, object]]) -> None:
+    """Raise ValueError for a repeated key of a JSON object: a person may read the other value."""
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise ValueError(f"the key {one_line(key)!r} occurs {count} times; give it once")
 
 
 def always(action: Action, asks: str) -> Callable[[Any, object], Awaitable[Plan]]:

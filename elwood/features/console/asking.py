@@ -17,7 +17,7 @@ class Questions:
 
     def __init__(self) -> None:
         # Not stderr, which escapes control sequences; `drawing` makes the text printable.
-        self._file = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        self._file = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 -- stays open
         self._console = Console(file=self._file)
         self._open: list[Message] = []
         self._has_reason = False

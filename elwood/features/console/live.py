@@ -21,7 +21,7 @@ class LiveAnswer:
 
     def __init__(self) -> None:
         # Not stdout, which escapes control sequences; `drawing` has made the text printable.
-        self._file = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        self._file = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 -- stays open
         self._console = Console(file=self._file)
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
         self._drawn_at = -FRAME

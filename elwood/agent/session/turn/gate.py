@@ -4,9 +4,8 @@ The log holds the start of a call before the call has any effect, and its result
 learns of it.
 """
 
-import json
 import logging
-from collections import ChainMap, Counter
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -71,6 +70,7 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolContext,
     ToolFailure,
+    decode_arguments,
     in_words,
     refuse_call,
 )
@@ -287,9 +287,7 @@ class Gate:
             raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
         tool = self._toolset.tools[call.name]
         try:
-            given = msgspec.json.decode(call.arguments or "{}", type=tool.input)
-            json.loads(call.arguments or "{}", object_pairs_hook=_refuse_repeated, parse_int=str)
-            return tool, given
+            return tool, decode_arguments(call.arguments or "{}", tool)
         except (ValueError, RecursionError) as error:
             raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
@@ -646,13 +644,6 @@ class Gate:
         """Return True if *call* changes nothing, so that it may run concurrently and again."""
         tool = self._toolset.tools.get(call.name)
         return tool is not None and tool.risk == "read"
-
-
-def _refuse_repeated(pairs: Sequence[tuple[str, object]]) -> None:
-    """Raise ValueError for a repeated key of a JSON object: a person may read the other value."""
-    for key, count in Counter(key for key, _ in pairs).items():
-        if count > 1:
-            raise ValueError(f"the key {one_line(key)!r} occurs {count} times; give it once")
 
 
 def _check_nested(outer: Tool, tool: Tool) -> None:
