@@ -381,15 +381,6 @@ def test_unreadable_folders_are_reported(tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr
 
 
-OFFLINE = """
-[models.roles]
-default.model = "offline/rules"
-cheap.model = "offline/rules"
-[providers.offline]
-api = "offline"
-"""
-
-
 def test_terminals_reach_a_service_without_a_channel(tmp_path: Path) -> None:
     write_config(tmp_path, OFFLINE)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}

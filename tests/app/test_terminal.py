@@ -167,8 +167,8 @@ def hostile_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-# `run` goes on until a signal; it prints only the log.
-@pytest.mark.parametrize("typed", sorted(COMMANDS.keys() - {"run"}))
+# `run` and `start`, the same command, go on until a signal; they print only the log.
+@pytest.mark.parametrize("typed", sorted(COMMANDS.keys() - {"run", "start"}))
 def test_no_stored_text_controls_the_terminal(
     typed: str, hostile_home: Path, tmp_path: Path
 ) -> None:

@@ -111,7 +111,7 @@ async def test_a_removed_person_is_a_stranger_again(
         assert h.texts(BO)[-1].startswith("I do not know you yet.")
     assert not h.broken_promises()
     for turn in (None, 2):
-        show(h.config(), Namespace(session=THEIRS, turn=turn))
+        show(h.config(), Namespace(session=THEIRS, turn=turn, json=False))
     seen = capsys.readouterr().out
     assert seen.count("failed") == 1
     assert seen.count("Dropped: the person who asked for it no longer has access.") == 1

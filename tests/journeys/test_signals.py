@@ -249,7 +249,7 @@ async def test_a_stopped_turn_is_not_resumed(
 
 
 async def test_an_early_signal_prints_nothing(tmp_path: Path) -> None:
-    models = FakeModels(key=KEY)
+    models = FakeModels([Say("never seen", delay=3600)], key=KEY)
     async with at_terminal(tmp_path, models, "once", "go") as one:
         await wait_until((tmp_path / "state" / "lock").exists)
         one.signal(signal.SIGINT)

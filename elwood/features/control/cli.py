@@ -1,6 +1,8 @@
 """The commands ``elwood inspect``, ``pair`` and ``approve``, which query the running service."""
 
+import signal
 import sys
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -70,16 +72,18 @@ def _watch(runtime_dir: "Path") -> int:
     out = sys.stdout
     if not (isinstance(out, Printer) and out.isatty()):
         raise CliFailure("--watch needs a terminal. For programs, use --json.", USAGE)
+    is_over = threading.Event()
+    # An exception could be lost in a destructor, which Python runs at any place.
+    signal.signal(signal.SIGINT, lambda number, frame: is_over.set())
     out.draw(ALTERNATE)
     try:
-        while True:
+        while not is_over.is_set():
             out.draw(CLEAR)
             try:
                 inspect(runtime_dir, False, rows=get_terminal_size().lines - 1)
             except CliFailure as error:  # it may start again
                 print(error)
-            time.sleep(WATCH_EVERY)
-    except KeyboardInterrupt:
+            is_over.wait(WATCH_EVERY)
         return OK
     finally:
         out.draw(NORMAL)

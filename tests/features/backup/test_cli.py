@@ -98,7 +98,7 @@ def test_a_failed_restore_is_reported(home: Path) -> None:
         assert elwood(home, "backup", "list").returncode == 0
         running = elwood(home, "backup", "restore", "1", "--yes")
     assert (running.returncode, "already uses the state folder" in running.stderr) == (1, True)
-    assert elwood(home, "backup").returncode == 2
+    assert elwood(home, "backup").stdout.startswith("number")  # the list
 
 
 def test_a_reset_moves_all_but_workspace_and_backups_aside(
